@@ -1,0 +1,1 @@
+"""Documents, their split, and the windows a model is trained on."""

@@ -1,0 +1,1 @@
+"""The step-wise generator, and the rules of decoding."""

@@ -1,0 +1,193 @@
+"""The step-wise generator: every new token as a generator of states."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from engine.errors import UsageError
+from engine.generation.decoding import Chooser, Greedy, choose
+from engine.models.base import StatesModel
+from engine.ops import Rule, block, by_rule, cumulative_sum, given, softmax
+from engine.ops.core import Cell
+from engine.ops.data import CUMULATIVE_SUM
+from engine.states import State, States
+from engine.text.vocabulary import Vocabulary
+from engine.text.words import tokenize
+from engine.processes import Snapshot
+
+
+class Generation:
+    """Continuing a prompt, one token a step; step 0 is the prompt.
+
+    budget  how many new tokens at the most; <EOS> ends before that
+
+    Raises UsageError for a prompt without a single known token.
+    """
+
+    map = "generation"
+
+    def __init__(
+        self,
+        model: StatesModel,
+        vocabulary: Vocabulary,
+        prompt: str,
+        budget: int = 16,
+        chooser: Chooser | None = None,
+    ):
+        self.model = model
+        self.vocabulary = vocabulary
+        self.prompt = prompt
+        self.budget = budget
+        self.chooser: Chooser = chooser or Greedy()
+        tokens = tokenize(prompt)
+        if tokens and not any(token in vocabulary.stoi for token in tokens):
+            raise UsageError(
+                f"the prompt {prompt!r} has no token of the vocabulary: use one of its words,"
+                f" such as {', '.join(vocabulary.itos[4:7])}"
+            )
+        self.tokens = tokens
+        self.ids = [vocabulary.bos_id, *vocabulary.encode_tokens(tokens, boundaries=False)]
+        self.given = len(self.ids)
+        self.blocked = (vocabulary.pad_id, vocabulary.bos_id, vocabulary.unk_id)
+
+    def states(self, step: int) -> States:
+        """The states of one step. Steps must be driven in order."""
+        if step == 0:
+            return (yield from self._prepare())
+        del self.ids[self.given + step - 1 :]  # a step made again starts from its own history
+        return (yield from self._step(step))
+
+    def _prepare(self) -> States:
+        prompt = yield given("prompt", self.prompt, (), "what is to be continued")
+        splitting = Rule("words, numbers and single marks of {0}", lambda text: tokenize(text))
+        tokens = yield by_rule("tokens", splitting, (prompt,), ("N",))
+        rule = Rule("<BOS>, then the ID of each token", self._encode, lambda cell: self._read(cell))
+        return (yield by_rule("history", rule, (tokens,), ("N",)))
+
+    def _encode(self, tokens: list[str]) -> Tensor:
+        ids = self.vocabulary.encode_tokens(tokens, boundaries=False)
+        return torch.tensor([self.vocabulary.bos_id, *ids])
+
+    @staticmethod
+    def _read(cell: Cell) -> list[tuple[int, Cell]]:
+        return [(0, (cell[0] - 1,))] if cell[0] > 0 else []
+
+    def _step(self, step: int) -> States:
+        width, pad = self.model.context_len, self.vocabulary.pad_id
+        before = torch.tensor(self.ids)
+        history = given("history", before, ("N",), "the IDs so far", step=step - 1)
+        X = yield by_rule("context", crop_and_pad(len(before), width, pad), (history,), ("B", "w"))
+        logits = yield from without_gradients(self.model.states(X))
+        allowed = yield block("logits.blocked", logits, self.blocked)
+        probabilities = yield softmax("probabilities", allowed)
+        yield cumulative_sum("cdf", probabilities)
+        draw = self.chooser.draw(step)
+        choice = yield by_rule("choice", choosing(draw), (probabilities,), ())
+        chosen = int(choice.value)
+        stop = yield by_rule("stop", self._stopping(step), (choice,), ())
+        self.ids.append(chosen)
+        append = Rule(
+            "the history so far and the chosen ID",
+            lambda old, new: torch.cat([old, new.view(1).to(old)]),
+            lambda cell: [(0, cell)] if cell[0] < len(before) else [(1, ())],
+        )
+        yield by_rule("history", append, (history, choice), ("N",))
+        return stop
+
+    def _stopping(self, step: int) -> Rule:
+        def decide(choice: Tensor) -> str:
+            return self._reason(int(choice), step) or "no"
+
+        return Rule(f"yes on <EOS>, or after {self.budget} new tokens", decide, lambda cell: [(0, ())])
+
+    def _reason(self, chosen: int, step: int) -> str | None:
+        if chosen == self.vocabulary.eos_id:
+            return "yes: <EOS> was chosen"
+        if step >= self.budget:
+            return f"yes: the budget of {self.budget} new tokens is used up"
+        return None
+
+    def ended(self, step: int) -> str | None:
+        """Why there is no step after this one, or None."""
+        if step == 0:
+            return None
+        return self._reason(self.ids[self.given + step - 1], step)
+
+    def snapshot(self, step: int) -> Snapshot:
+        """The history after `step` new tokens; the parameters do not change, so are not copied."""
+        history = torch.tensor(self.ids[: self.given + step])
+        shared = {f"parameters.{name}": value for name, value in self.parameters.items()}
+        return Snapshot(step, {"history": history}, shared)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.ids = snapshot.tensors["history"].tolist()
+
+    def replica(self) -> Generation:
+        """The same generation, to make earlier steps again."""
+        twin = copy.copy(self)
+        twin.ids = list(self.ids)
+        return twin
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        return dict(self.model.named_parameters())
+
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        return self.model.parameter_axes()
+
+    def parameter_names(self) -> dict[int, str]:
+        """Name of each parameter by the identity of its tensor."""
+        return {id(parameter): name for name, parameter in self.parameters.items()}
+
+
+def crop_and_pad(length: int, width: int, pad_id: int) -> Rule:
+    """The last `width` IDs as [1, width], <PAD> on the left where there are fewer."""
+    missing = max(0, width - length)
+
+    def make(history: Tensor) -> Tensor:
+        return torch.nn.functional.pad(history[-width:], (missing, 0), value=pad_id)[None]
+
+    def cite(cell: Cell) -> list[tuple[int, Cell]]:
+        at = cell[1] - missing
+        return [(0, (max(0, length - width) + at,))] if at >= 0 else []
+
+    return Rule(f"the last {width} IDs of history, <PAD> on the left", make, cite)
+
+
+def choosing(draw: float | None) -> Rule:
+    """The rule of `choice`: probabilities [1, C] -> an ID."""
+
+    def make(probabilities: Tensor) -> Tensor:
+        cumulative = CUMULATIVE_SUM.compute(probabilities)
+        return torch.tensor(choose(probabilities[0], cumulative[0], draw))
+
+    if draw is None:
+        return Rule("the most probable ID (greedy)", make)
+    return Rule(f"the first ID whose cdf reaches the draw {draw:.6g}", make)
+
+
+def without_gradients(states: States) -> States:
+    """The same states, computed here so that no graph for backward is built, whoever drives."""
+    try:
+        state = next(states)
+        while True:
+            with torch.no_grad():  # left before the yield: it would leak into the driver
+                state.compute()
+            state = yield state
+            state = states.send(state)
+    except StopIteration as stop:
+        return stop.value
+
+
+def generate(generation: Generation) -> States:
+    """All states of a generation, prompt to stop. Drain it: it returns the reason it stopped."""
+    yield from generation.states(0)
+    step = 0
+    while (reason := generation.ended(step)) is None:
+        step += 1
+        yield from generation.states(step)
+    return reason

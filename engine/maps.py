@@ -1,0 +1,288 @@
+"""The maps: which stages there are, in which order, what leads where, and a plain sentence each.
+
+Knows no tensors: the screen reads it too. `STAGE_OF` is the one table that says which state lies in
+which box.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+TRAINING, GENERATION = "training", "generation"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A box of a map: what kind of thing happens here."""
+
+    key: str
+    title: str
+    formula: str
+    sentence: str
+    axes: str = ""
+
+
+STAGES = {
+    stage.key: stage
+    for stage in (
+        Stage("stories", "stories", "", "The texts to learn from, one document each.", "N"),
+        Stage(
+            "split", "split", "", "Some documents train, others are held out to check with.", "N"
+        ),
+        Stage(
+            "tokenize", "tokenize", "", "A text is cut into tokens: words, numbers, marks.", "N"
+        ),
+        Stage(
+            "ids",
+            "IDs",
+            "id = vocabulary[token]",
+            "Every token has a number; <BOS> and <EOS> mark where a document begins and ends.",
+            "N",
+        ),
+        Stage(
+            "windows",
+            "windows",
+            "context = the w IDs before the target",
+            "A model sees w slots at a time; <PAD> fills those before the beginning.",
+            "N, w",
+        ),
+        Stage("batch", "batch", "X, y", "The windows of this step: contexts X, targets y.", "B, w"),
+        Stage(
+            "prompt", "prompt", "", "The text to be continued.", ""
+        ),
+        Stage(
+            "checkpoint", "checkpoint", "", "The stored parameters that are used.", ""
+        ),
+        Stage(
+            "embedding",
+            "embedding",
+            "E[id] + P[slot]",
+            "Each ID picks a row of numbers that stands for the token.",
+            "B, w, d",
+        ),
+        Stage(
+            "flatten",
+            "flatten",
+            "w rows of d side by side",
+            "The rows of all slots are laid side by side, as one long row.",
+            "B, w·d",
+        ),
+        Stage(
+            "qkv",
+            "query, key, value",
+            "q = x·W_Qᵀ  K = x·W_Kᵀ  V = x·W_Vᵀ",
+            "The last slot asks (query); every slot says what it has (key) and gives (value).",
+            "B, S, k",
+        ),
+        Stage(
+            "scores",
+            "scores",
+            "q·Kᵀ / √k",
+            "How well each key answers the query; <PAD> is masked out with -inf.",
+            "B, 1, S",
+        ),
+        Stage(
+            "weights",
+            "weights",
+            "softmax(scores)",
+            "Each score becomes a share of attention; a row adds up to 1.",
+            "B, 1, S",
+        ),
+        Stage(
+            "message",
+            "message",
+            "weights·V",
+            "The values, mixed by their shares: what the query has found.",
+            "B, 1, v",
+        ),
+        Stage(
+            "projection",
+            "projection",
+            "message·W_Oᵀ",
+            "The message is brought back to the width of the embedding.",
+            "B, 1, d",
+        ),
+        Stage(
+            "residual",
+            "residual",
+            "x + projection",
+            "What was found is added to what the last slot already was.",
+            "B, 1, d",
+        ),
+        Stage(
+            "hidden",
+            "hidden",
+            "max(0, x·Wᵀ + b)",
+            "A layer of units; each passes on only what is positive (ReLU).",
+            "B, h",
+        ),
+        Stage(
+            "logits",
+            "logits",
+            "h·Wᵀ + b",
+            "One score for every token of the vocabulary; higher is likelier.",
+            "B, C",
+        ),
+        Stage(
+            "loss",
+            "loss",
+            "-ln p(target)",
+            "How surprised the model is by the right token, in nats; the mean is trained on.",
+            "B",
+        ),
+        Stage(
+            "backward",
+            "backward",
+            "d loss / d x",
+            "How the loss would change with each number: the gradients, from the end back.",
+        ),
+        Stage(
+            "optimizer",
+            "optimizer",
+            "new = old - lr · gradient",
+            "Every parameter takes a small step against its gradient.",
+        ),
+        Stage(
+            "parameters", "parameters", "", "The stored numbers that training changes.", ""
+        ),
+        Stage(
+            "validation",
+            "validation",
+            "mean loss, nothing updated",
+            "The loss on documents that never train: does it learn, or only remember?",
+        ),
+        Stage(
+            "probabilities",
+            "probabilities",
+            "softmax(logits)",
+            "Scores become probabilities; <PAD>, <BOS> and <UNK> are blocked before.",
+            "1, C",
+        ),
+        Stage(
+            "choose",
+            "choose",
+            "first ID with cdf ≥ draw",
+            "The next token: the most probable one, or one drawn by lot.",
+        ),
+        Stage("stop", "stop", "<EOS> or budget", "Is the text finished?"),
+        Stage(
+            "append",
+            "append",
+            "history + choice",
+            "The chosen token joins the history, and the window moves on.",
+            "N",
+        ),
+    )
+}
+
+ATTENTION = (
+    "embedding",
+    "qkv",
+    "scores",
+    "weights",
+    "message",
+    "projection",
+    "residual",
+    "hidden",
+    "logits",
+)
+MODEL_STAGES = {
+    "mlp": ("embedding", "flatten", "hidden", "logits"),
+    "attention": ATTENTION,
+    "multihead": ATTENTION,
+}
+MODEL_TITLES = {
+    "mlp": "window MLP",
+    "attention": "one head",
+    "multihead": "several heads",
+}
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What flows from one stage to another beside the plain order: skips and loops."""
+
+    source: str
+    target: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """The stages of one architecture in order, and the edges that are not from one to the next."""
+
+    kind: str
+    model: str
+    stages: tuple[Stage, ...]
+    edges: tuple[Edge, ...]
+
+
+def map_of(kind: str, model: str) -> Map:
+    """The training or generation map of a model: "mlp", "attention" or "multihead".
+
+    Raises KeyError for a model or a kind of map there is not.
+    """
+    middle = MODEL_STAGES[model]
+    if kind == TRAINING:
+        keys = ("stories", "split", "tokenize", "ids", "windows", "batch", *middle)
+        keys = (*keys, "loss", "backward", "optimizer", "parameters", "validation")
+        edges = [Edge("batch", "loss", "y"), Edge("parameters", "batch", "next step")]
+    elif kind == GENERATION:
+        keys = ("prompt", "tokenize", "windows", "checkpoint", *middle)
+        keys = (*keys, "probabilities", "choose", "stop", "append")
+        edges = [Edge("append", "windows", "next token")]
+    else:
+        raise KeyError(f"there is no {kind} map")
+    if "residual" in middle:
+        edges.append(Edge("embedding", "residual", "x"))
+    return Map(kind, model, tuple(STAGES[key] for key in keys), tuple(edges))
+
+
+# Which state lies in which box, the first pattern that fits. Blocks of a transformer prefix their
+# names ("blocks.0.attention.scores"), which is taken off before.
+STAGE_OF: tuple[tuple[str, str], ...] = (
+    (r"stories", "stories"),
+    (r"split", "split"),
+    (r"prompt", "prompt"),
+    (r"tokens", "tokenize"),
+    (r"vocabulary|ids", "ids"),
+    (r"windows\..*|context", "windows"),
+    (r"batch\..*", "batch"),
+    (r"embedding(\..*)?", "embedding"),
+    (r"flatten", "flatten"),
+    (r"q|K|V", "qkv"),
+    (r"scores(\..*)?", "scores"),
+    (r"weights", "weights"),
+    (r"message", "message"),
+    (r"projection", "projection"),
+    (r"residual", "residual"),
+    (r"hidden(\..*)?", "hidden"),
+    (r"logits\.blocked|cdf", "probabilities"),
+    (r"logits", "logits"),
+    (r"loss(\..*)?", "loss"),
+    (r"gradients\..*", "backward"),
+    (r"update\..*", "optimizer"),
+    (r"validation", "validation"),
+    (r"choice", "choose"),
+    (r"stop", "stop"),
+)
+BLOCK = re.compile(r"blocks\.\d+\.(attention\.)?")
+
+
+def stage_of(kind: str, name: str, step: int) -> str:
+    """The key of the stage a state lies in.
+
+    Raises KeyError for a name that no stage has.
+    """
+    if name.startswith("parameters."):
+        return "parameters" if kind == TRAINING else "checkpoint"
+    if name == "probabilities":
+        return "loss" if kind == TRAINING else "probabilities"
+    if name == "history":
+        return "tokenize" if step == 0 else "append"
+    bare = BLOCK.sub("", name)
+    for pattern, key in STAGE_OF:
+        if re.fullmatch(pattern, bare):
+            return key
+    raise KeyError(f"no stage of the {kind} map has a state {name!r}")

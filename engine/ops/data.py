@@ -1,0 +1,135 @@
+"""Operations before and after the arithmetic: texts, IDs, batches, the choice of a token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.ops.attention import MINUS_INFINITY
+from engine.ops.core import Cell, Explanation, Operands, Operation, Term, chooses, one
+from engine.states import Axes, State
+
+
+class Rule(Operation):
+    """A value made outside the arithmetic, explained by the rule that made it.
+
+    `cite(cell)` names the cells it was read from, as (input number, index) pairs.
+    """
+
+    __slots__ = ("sentence", "make", "cite")
+    combine = "rule"
+
+    def __init__(
+        self,
+        sentence: str,
+        make: Callable[..., Any] | None = None,
+        cite: Callable[[Cell], Iterable[tuple[int, Cell]]] | None = None,
+    ):
+        self.sentence = sentence
+        self.make = make
+        self.cite = cite
+
+    def describe(self, names: list[str]) -> str:
+        return self.sentence.format(*names)
+
+    def compute(self, *operands: Any) -> Any:
+        if self.make is None:
+            raise TypeError("this value is given, not computed")
+        return self.make(*operands)
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        to.note = self.sentence
+        if self.cite is not None:
+            to.terms = [chooses(operands.cell(k, index), "") for k, index in self.cite(cell)]
+
+
+class Gather(Operation):
+    """The chosen rows of a table: a batch out of all windows."""
+
+    __slots__ = ("rows",)
+    formula = "the chosen rows of {0}"
+
+    def __init__(self, rows: Tensor):
+        self.rows = rows
+
+    def compute(self, table: Any) -> Tensor:
+        return table[self.rows]
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        row = int(self.rows[cell[0]])
+        to.terms.append(one(operands.cell(0, (row, *cell[1:])), note=f"window {row}"))
+
+
+class Block(Operation):
+    """Logits with -inf at the IDs that may never be generated."""
+
+    __slots__ = ("ids",)
+    formula = "{0}, and -inf at <PAD>, <BOS> and <UNK>"
+
+    def __init__(self, ids: tuple[int, ...]):
+        self.ids = ids
+
+    def compute(self, logits: Tensor) -> Tensor:
+        blocked = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
+        blocked[list(self.ids)] = True
+        return logits.masked_fill(blocked, MINUS_INFINITY)
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        cited = operands.cell(0, cell)
+        if cell[-1] in self.ids:
+            to.terms.append(Term(cited, MINUS_INFINITY, note="a blocked ID is never chosen"))
+        else:
+            to.terms.append(one(cited))
+
+
+class CumulativeSum(Operation):
+    """The running sum along the last axis, in float64."""
+
+    __slots__ = ()
+    formula = "running sum of {0} in float64"
+
+    def compute(self, probabilities: Tensor) -> Tensor:
+        # float64 does not exist on mps; the sum is short, so it is done on the CPU everywhere
+        return probabilities.detach().to("cpu", torch.float64).cumsum(-1)
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        *at, last = cell
+        to.terms = [one(operands.cell(0, (*at, j))) for j in range(last + 1)]
+
+
+def given(
+    name: str, value: Any, axes: Axes, sentence: str, role: str = "data", step: int | None = None
+) -> State:
+    """A state that starts a chain: its value is there, and a sentence says what it is."""
+    return State(name, Rule(sentence), (), axes, role=role, step=step, value=value)
+
+
+def by_rule(
+    name: str,
+    rule: Rule,
+    inputs: tuple[State, ...],
+    axes: Axes,
+    role: str = "data",
+    step: int | None = None,
+) -> State:
+    """A state made by a rule from other states."""
+    return State(name, rule, inputs, axes, role=role, step=step)
+
+
+def gather(name: str, table: State, rows: Tensor, first_axis: str = "B") -> State:
+    """Rows of a table of windows: [N, ...] -> [B, ...]."""
+    return State(name, Gather(rows), (table,), (first_axis, *table.axes[1:]), role="data")
+
+
+def block(name: str, logits: State, ids: tuple[int, ...]) -> State:
+    return State(name, Block(ids), (logits,), logits.axes)
+
+
+CUMULATIVE_SUM = CumulativeSum()
+
+
+def cumulative_sum(name: str, probabilities: State) -> State:
+    return State(name, CUMULATIVE_SUM, (probabilities,), probabilities.axes, aside=True)

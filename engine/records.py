@@ -1,0 +1,156 @@
+"""A state as a walk holds it: its name, operation and sources, but no live inputs, so that its
+value can be let go of and made again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from torch import Tensor
+
+from engine.ops.core import Cell, Explanation, Operands, Operation, pick
+from engine.states import Axes, IndexMap, State, View
+
+if TYPE_CHECKING:
+    from engine.walk import Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An operand by name: the state `name` at `step`, through `index_map` where it was a view."""
+
+    name: str
+    step: int
+    index_map: IndexMap | None = None
+
+
+class Record:
+    """One state of a walk. `value` is fetched from the walk, which computes or replays it."""
+
+    __slots__ = ("name", "step", "operation", "sources", "axes", "role", "aside", "_walk")
+
+    def __init__(self, state: State, step: int, parameters: dict[int, str], walk: Walk):
+        self.name = state.name
+        self.step = step if state.step is None else state.step
+        self.operation: Operation = state.operation
+        self.sources = sources_of(state, step, parameters)
+        self.axes: Axes = state.axes
+        self.role = state.role
+        self.aside = state.aside
+        self._walk = ref(walk)
+
+    @property
+    def walk(self) -> Walk:
+        walk = self._walk()
+        if walk is None:
+            raise ReferenceError(f"the walk that saw {self.name} is gone")
+        return walk
+
+    @property
+    def value(self) -> Any:
+        """The tensor, text or list of texts that stood at this step."""
+        return self.walk.fetch(self.name, self.step)
+
+    @property
+    def kind(self) -> str:
+        """text, number or tensor"""
+        value = self.value
+        if isinstance(value, (str, list)):
+            return "text"
+        return "tensor" if len(value.shape) else "number"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        value = self.value
+        if isinstance(value, str):
+            return ()
+        return (len(value),) if isinstance(value, list) else tuple(value.shape)
+
+    @property
+    def dtype(self) -> str:
+        return "str" if self.kind == "text" else str(self.value.dtype).removeprefix("torch.")
+
+    @property
+    def formula(self) -> str:
+        names = [source.name.removeprefix("parameters.") for source in self.sources]
+        return self.operation.describe(names)
+
+    def users(self, name: str) -> list[tuple[Record, int]]:
+        """Which states of this step use state `name` on the way to the loss, as which operand."""
+        return [
+            (record, k)
+            for record in self.walk.records(self.step)
+            if record.role == "activation" and not record.aside
+            for k, source in enumerate(record.sources)
+            if source.name == name
+        ]
+
+    def explain(self, cell: Cell = ()) -> Explanation:
+        """Where one cell comes from: the formula and every term with the number that stood there.
+
+        Raises IndexError for a cell that is not there.
+        """
+        value = self.value
+        check_cell(self.name, cell, self.shape)
+        to = Explanation(
+            self.name, self.step, cell, pick(value, cell), self.formula, self.operation.combine
+        )
+        self.operation.explain(cell, Operands(self, self.walk.fetch), to)
+        return to
+
+
+class PartRecord(Record):
+    """A part of a state: `update.W_Q.weight.m`."""
+
+    __slots__ = ("part", "whole")
+
+    def __init__(self, whole: Record, part: str):
+        self.whole = whole
+        self.part = part
+        self.name = f"{whole.name}.{part}"
+        self.step = whole.step
+        self.operation = whole.operation
+        self.sources = whole.sources
+        self.axes = whole.axes
+        self.role = whole.role
+        self.aside = True
+        self._walk = whole._walk
+
+    def explain(self, cell: Cell = ()) -> Explanation:
+        check_cell(self.name, cell, self.shape)
+        to = Explanation(
+            self.name, self.step, cell, pick(self.value, cell), self.formula, "sum"
+        )
+        operands = Operands(self.whole, self.walk.fetch)
+        self.operation.explain_part(self.part, cell, operands, to)
+        return to
+
+
+def sources_of(state: State, step: int, parameters: dict[int, str]) -> tuple[Source, ...]:
+    """The operands of a state by name, before it lets go of them. Parameters are those that stood
+    when the step before had ended."""
+    sources = []
+    for operand in state.inputs:
+        index_map = None
+        if isinstance(operand, View):
+            operand, index_map = operand.state, operand.index_map
+        at = step if operand.step is None else operand.step
+        sources.append(Source(operand.name, at, index_map))
+    for tensor in state.parameters:
+        sources.append(Source(f"parameters.{parameters[id(tensor)]}", max(0, step - 1)))
+    return tuple(sources)
+
+
+def check_cell(name: str, cell: Cell, shape: tuple[int, ...]) -> None:
+    fits = len(cell) == len(shape) and all(0 <= i < n for i, n in zip(cell, shape, strict=True))
+    if not fits:
+        raise IndexError(f"{name} has no cell {list(cell)}: its shape is {list(shape)}")
+
+
+def nbytes(value: Any) -> int:
+    """What holding a value costs, its kept gradient included."""
+    if isinstance(value, Tensor):
+        kept = value.grad if value.is_leaf or value.retains_grad else None
+        return value.nbytes + (0 if kept is None else kept.nbytes)
+    return 0  # texts and windows belong to the data, which stays whatever the walk holds

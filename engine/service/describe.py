@@ -1,0 +1,205 @@
+"""A walk in plain data: what a state is, a slice of its cells, labels, explanations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.errors import UsageError
+from engine.maps import stage_of
+from engine.ops.core import Cell, Explanation
+from engine.records import Record
+from engine.text.vocabulary import Vocabulary
+from engine.walk import Walk
+
+ID_STATES = frozenset(
+    ("ids", "windows.contexts", "windows.targets", "batch.X", "batch.y", "history", "context")
+    + ("choice",)
+)
+MANY = 10_000  # values of more cells than this are left out, unless asked for
+
+
+def describe(walk: Walk, record: Record) -> dict[str, Any]:
+    """What a state is, without its cells: the fields of `states --json` but `values`."""
+    return {
+        "map": walk.process.map,
+        "step": record.step,
+        "stage": stage_of(walk.process.map, record.name, record.step),
+        "name": record.name,
+        "role": record.role,
+        "kind": record.kind,
+        "shape": list(record.shape),
+        "axes": list(record.axes),
+        "dtype": record.dtype,
+        "formula": record.formula,
+    }
+
+
+def dump(walk: Walk, record: Record, max_values: int = MANY) -> dict[str, Any]:
+    """A state whole: one line of `states --json`. `values` is left out above `max_values`."""
+    fields = describe(walk, record)
+    if math.prod(record.shape) <= max_values:
+        fields["values"] = values_of(record.value)
+    return fields
+
+
+def values_of(value: Any) -> Any:
+    """Nested lists of numbers in full precision; non-finite ones as "nan", "inf", "-inf"."""
+    if isinstance(value, (str, list)):
+        return value
+    return finite_or_named(value[:].tolist() if value.shape else value.item())
+
+
+def finite_or_named(values: Any) -> Any:
+    if isinstance(values, list):
+        return [finite_or_named(each) for each in values]
+    if isinstance(values, float) and not math.isfinite(values):
+        return "nan" if values != values else "inf" if values > 0 else "-inf"
+    return values
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+CODES = {torch.float32: "f", torch.float64: "d", torch.int64: "q", torch.bool: "B"}
+
+
+def table(
+    walk: Walk,
+    record: Record,
+    vocabulary: Vocabulary,
+    fixed: list[int],
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+) -> tuple[dict[str, Any], bytes]:
+    """The visible cells of a state: `fixed` picks one index for each axis but the last two, `rows`
+    and `columns` are half-open ranges. Returns a header and the cells' bytes, row after row."""
+    value = record.value
+    if isinstance(value, (str, list)):
+        texts = [value] if isinstance(value, str) else value[rows[0] : rows[1]]
+        return {"texts": texts, "rows": labels(walk, record, 0, fixed, rows, vocabulary)}, b""
+    cells = slice_of(value, fixed, rows, columns)
+    rank = len(record.shape)
+    header: dict[str, Any] = {
+        "code": CODES[cells.dtype],
+        "size": list(cells.shape),
+        "rows": labels(walk, record, rank - 2 if rank > 1 else 0, fixed, rows, vocabulary),
+        "columns": labels(walk, record, rank - 1, fixed, columns, vocabulary) if rank > 1 else [],
+        "caption": caption(walk, record, fixed, vocabulary),
+    }
+    if record.name in ID_STATES:
+        header["tokens"] = [[vocabulary.itos[i] for i in row] for row in cells.tolist()]
+    return header, cells.numpy().tobytes()
+
+
+def slice_of(
+    value: Any, fixed: list[int], rows: tuple[int, int], columns: tuple[int, int]
+) -> Tensor:
+    """[rows, columns] of a tensor of any rank, on the CPU, in a type that has a struct code."""
+    rank = len(value.shape)
+    if rank == 0:
+        cells = value.reshape(1, 1)
+    elif rank == 1:
+        cells = value[rows[0] : rows[1]][:, None]
+    else:
+        for i in fixed:
+            value = value[i]
+        cells = value[slice(*rows), slice(*columns)]
+    cells = cells.detach().to("cpu")
+    if cells.dtype in CODES:
+        return cells.contiguous()
+    wider = torch.float32 if cells.dtype.is_floating_point else torch.int64
+    return cells.to(wider).contiguous()
+
+
+def labels(
+    walk: Walk,
+    record: Record,
+    axis: int,
+    fixed: list[int],
+    span: tuple[int, int],
+    vocabulary: Vocabulary,
+) -> list[str]:
+    """What the rows or columns of a table are: tokens where they stand for tokens, else numbers."""
+    if not record.axes:
+        return [""]
+    letter = record.axes[axis]
+    end = min(span[1], record.shape[axis])
+    numbers = range(span[0], end)
+    if letter == "C":
+        return [vocabulary.itos[i] for i in numbers]
+    ids = context_ids(walk, record, fixed)
+    if ids is not None and letter in ("w", "S"):
+        return [vocabulary.itos[ids[i]] for i in numbers]
+    if ids is not None and letter == "1":
+        return [vocabulary.itos[ids[-1]]]
+    return [str(i) for i in numbers]
+
+
+def context_ids(walk: Walk, record: Record, fixed: list[int]) -> list[int] | None:
+    """The IDs in the slots of the example that is looked at, where it is one example's table."""
+    if record.axes[:1] != ("B",) or len(record.axes) < 3:
+        return None
+    name = "batch.X" if walk.process.map == "training" else "context"
+    ids: list[int] = walk.fetch(name, record.step)[fixed[0] if fixed else 0].tolist()
+    return ids
+
+
+def caption(walk: Walk, record: Record, fixed: list[int], vocabulary: Vocabulary) -> str:
+    """The example a slice belongs to: its context and, in training, its target."""
+    ids = context_ids(walk, record, fixed)
+    if ids is None:
+        return ""
+    text = " ".join(vocabulary.itos[i] for i in ids)
+    if walk.process.map == "training":
+        target = int(walk.fetch("batch.y", record.step)[fixed[0]])
+        text += f" -> {vocabulary.itos[target]}"
+    return text
+
+
+# --- explanations ----------------------------------------------------------------------------
+
+
+def explanation(record: Record, cell: Cell, most: int | None = None) -> dict[str, Any]:
+    """An explanation in plain data: at most `most` terms, and how many there are."""
+    try:
+        found: Explanation = record.explain(cell)
+    except IndexError as error:
+        raise UsageError(str(error)) from None
+    terms = found.terms
+    if most is not None and len(terms) > most:
+        ranked = sorted(range(len(terms)), key=lambda i: -abs(terms[i].contribution))
+        terms = [terms[i] for i in sorted(ranked[:most])]
+    return {
+        "name": found.name,
+        "step": found.step,
+        "cell": list(found.cell),
+        "value": finite_or_named(found.value),
+        "formula": found.formula,
+        "combine": found.combine,
+        "total": finite_or_named(found.total),
+        "note": found.note,
+        "count": len(found.terms),
+        "terms": [
+            {
+                "source": term.cited.source,
+                "step": term.cited.step,
+                "index": list(term.cited.index),
+                "value": finite_or_named(term.cited.value),
+                "contribution": finite_or_named(term.contribution),
+                "times": [
+                    {
+                        "source": cited.source,
+                        "step": cited.step,
+                        "index": list(cited.index),
+                        "value": finite_or_named(cited.value),
+                    }
+                    for cited in term.times
+                ],
+                "note": term.note,
+            }
+            for term in terms
+        ],
+    }

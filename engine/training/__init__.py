@@ -1,0 +1,1 @@
+"""The step-wise trainer, and optimizers taken apart."""

@@ -1,0 +1,183 @@
+"""The step-wise trainer: every step of training as a generator of states."""
+
+from __future__ import annotations
+
+import copy
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.data.preparation import TrainingData
+from engine.models.base import StatesModel, evaluate
+from engine.ops import (
+    cross_entropy,
+    cross_entropy_each,
+    gather,
+    given,
+    gradient_of_parameter,
+    gradient_of_state,
+    softmax,
+    total_norm,
+)
+from engine.processes import Snapshot
+from engine.states import State, States
+from engine.training.optimizers import SGD, Update, UpdateRule
+
+
+class Rows(Protocol):
+    """Which windows make the batch of a step: a function of the step."""
+
+    def rows(self, step: int) -> Tensor: ...
+
+
+class Training:
+    """Training one model on windows, one generator of states a step.
+
+    keep_gradients  keep what `gradients.<state>` reads; off, those asides are not offered and
+                    nothing is kept beyond what backward needs
+    evaluate_every  every how many steps `validation` comes, where something is held out; 0: never
+    """
+
+    map = "training"
+
+    def __init__(
+        self,
+        model: StatesModel,
+        data: TrainingData,
+        batches: Rows,
+        rule: UpdateRule | None = None,
+        keep_gradients: bool = False,
+        evaluate_every: int = 1,
+    ):
+        self.model = model
+        self.data = data
+        self.batches = batches
+        self.rule = rule or SGD(0.1)
+        self.keep_gradients = keep_gradients
+        self.evaluate_every = evaluate_every if data.held_out is not None else 0
+        self.parameters = dict(model.named_parameters())
+        self.axes = model.parameter_axes()
+        self.optimizer = self.rule.build(list(self.parameters.values()))
+
+    def states(self, step: int) -> States:
+        """The states of one step; 0 is the preparation. Steps must be driven in order."""
+        if step == 0:
+            for prepared in self.data.preparation:
+                yield prepared.again()
+            return None
+        return (yield from self._step(step))
+
+    def _step(self, step: int) -> States:
+        rows = self.batches.rows(step)
+        X = yield gather("batch.X", self.data.contexts, rows)
+        y = yield gather("batch.y", self.data.targets, rows)
+        self.optimizer.zero_grad()
+        made: list[State] = []
+        forward = self.model.states(X)
+        logits = yield from keeping(forward, made) if self.keep_gradients else forward
+        yield softmax("probabilities", logits, aside=True)
+        yield cross_entropy_each("loss.per_target", logits, y)
+        loss = yield cross_entropy("loss", logits, y)
+        loss.value.backward()
+        for state in reversed(made):
+            yield gradient_of_state(state)
+        gradients = []
+        for name, parameter in self.parameters.items():
+            gradients.append((yield gradient_of_parameter(name, parameter, self.axes[name])))
+        yield total_norm("gradients.norm", gradients)
+        for name, gradient in zip(self.parameters, gradients, strict=True):
+            yield self._update(name, gradient, step)
+        self.optimizer.step()
+        if self.evaluate_every and step % self.evaluate_every == 0:
+            yield self._validation(step)
+        return loss
+
+    def _update(self, name: str, gradient: State, step: int) -> State:
+        """`update.<parameter>`, before the optimizer writes it: nothing is copied unless read."""
+        before = step - 1
+        old = given(f"parameters.{name}", self.parameters[name], self.axes[name], "", step=before)
+        kept = self.optimizer.state.get(self.parameters[name], {})
+        memory = [
+            given(f"update.{name}.{part}", kept.get(TORCH_NAMES[part]), (), "", step=before)
+            for part in self.rule.memory
+        ]
+        operation = Update(self.rule, step)
+        inputs = (old, gradient, *memory)
+        return State(
+            f"update.{name}", operation, inputs, self.axes[name], role="optimizer", aside=True
+        )
+
+    def _validation(self, step: int) -> State:
+        contexts, targets = self.data.held_out  # type: ignore[misc]
+        loss = torch.tensor(evaluate(self.model, contexts, targets))
+        sentence = f"mean loss over {len(targets)} held-out windows; updates nothing"
+        return given("validation", loss, (), sentence, role="activation")
+
+    def snapshot(self, step: int) -> Snapshot:
+        """A copy of the parameters and of what the optimizer keeps, after `step` steps."""
+        tensors = {}
+        for name, parameter in self.parameters.items():
+            tensors[f"parameters.{name}"] = parameter.detach().clone()
+            kept = self.optimizer.state.get(parameter, {})
+            for part in self.rule.memory:
+                value = kept.get(TORCH_NAMES[part])
+                copied = torch.zeros_like(parameter) if value is None else value.clone()
+                tensors[f"update.{name}.{part}"] = copied.detach()
+        return Snapshot(step, tensors)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Stand where the snapshot stood."""
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(snapshot.tensors[f"parameters.{name}"])
+                memory = [snapshot.tensors[f"update.{name}.{part}"] for part in self.rule.memory]
+                if memory:
+                    self.rule.load(self.optimizer, parameter, memory, snapshot.step)
+
+    def replica(self) -> Training:
+        """The same training on a copy of the model, to make earlier steps again."""
+        return Training(
+            copy.deepcopy(self.model),
+            self.data,
+            self.batches,
+            self.rule,
+            self.keep_gradients,
+            self.evaluate_every,
+        )
+
+    def parameter_names(self) -> dict[int, str]:
+        """Name of each parameter by the identity of its tensor."""
+        return {id(parameter): name for name, parameter in self.parameters.items()}
+
+    def ended(self, step: int) -> str | None:
+        """Why there is no step after this one; None: training goes round and round."""
+        return None
+
+
+TORCH_NAMES = {"m": "exp_avg", "v": "exp_avg_sq"}
+
+
+def keeping(states: States, made: list[State]) -> States:
+    """The same states, each asked to keep its gradient, and listed in `made`."""
+    try:
+        state = next(states)
+        while True:
+            state = yield state
+            if state.value.requires_grad:
+                state.value.retain_grad()
+                made.append(state)
+            state = states.send(state)
+    except StopIteration as stop:
+        return stop.value
+
+
+def train(training: Training, steps: int) -> States:
+    """All states of the preparation and of `steps` steps, one after another.
+
+    Drain it and the model is trained; it returns the last loss.
+    """
+    loss = None
+    for step in range(steps + 1):
+        loss = yield from training.states(step)
+    return loss
