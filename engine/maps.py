@@ -30,9 +30,7 @@ STAGES = {
         Stage(
             "split", "split", "", "Some documents train, others are held out to check with.", "N"
         ),
-        Stage(
-            "tokenize", "tokenize", "", "A text is cut into tokens: words, numbers, marks.", "N"
-        ),
+        Stage("tokenize", "tokenize", "", "A text is cut into tokens: words, numbers, marks.", "N"),
         Stage(
             "ids",
             "IDs",
@@ -48,12 +46,8 @@ STAGES = {
             "N, w",
         ),
         Stage("batch", "batch", "X, y", "The windows of this step: contexts X, targets y.", "B, w"),
-        Stage(
-            "prompt", "prompt", "", "The text to be continued.", ""
-        ),
-        Stage(
-            "checkpoint", "checkpoint", "", "The stored parameters that are used.", ""
-        ),
+        Stage("prompt", "prompt", "", "The text to be continued.", ""),
+        Stage("checkpoint", "checkpoint", "", "The stored parameters that are used.", ""),
         Stage(
             "embedding",
             "embedding",
@@ -143,9 +137,7 @@ STAGES = {
             "new = old - lr · gradient",
             "Every parameter takes a small step against its gradient.",
         ),
-        Stage(
-            "parameters", "parameters", "", "The stored numbers that training changes.", ""
-        ),
+        Stage("parameters", "parameters", "", "The stored numbers that training changes.", ""),
         Stage(
             "validation",
             "validation",

@@ -119,9 +119,7 @@ class PartRecord(Record):
 
     def explain(self, cell: Cell = ()) -> Explanation:
         check_cell(self.name, cell, self.shape)
-        to = Explanation(
-            self.name, self.step, cell, pick(self.value, cell), self.formula, "sum"
-        )
+        to = Explanation(self.name, self.step, cell, pick(self.value, cell), self.formula, "sum")
         operands = Operands(self.whole, self.walk.fetch)
         self.operation.explain_part(self.part, cell, operands, to)
         return to

@@ -346,7 +346,9 @@ class Walk:
         taken = sum(each.nbytes for each in self._snapshots.values())
         self._values.trim(max(0, self.budget - taken))
 
-    def _replay(self, step: int, wanted: tuple[str, ...], to_the_end: bool = False) -> Snapshot | None:
+    def _replay(
+        self, step: int, wanted: tuple[str, ...], to_the_end: bool = False
+    ) -> Snapshot | None:
         """Make a step again on a replica: its records, the values of `wanted`, or (to the end)
         the snapshot after it."""
         twin = self._stand_before(step)

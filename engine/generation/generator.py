@@ -101,7 +101,9 @@ class Generation:
         def decide(choice: Tensor) -> str:
             return self._reason(int(choice), step) or "no"
 
-        return Rule(f"yes on <EOS>, or after {self.budget} new tokens", decide, lambda cell: [(0, ())])
+        return Rule(
+            f"yes on <EOS>, or after {self.budget} new tokens", decide, lambda cell: [(0, ())]
+        )
 
     def _reason(self, chosen: int, step: int) -> str | None:
         if chosen == self.vocabulary.eos_id:

@@ -26,7 +26,9 @@ class GradientOf(Operation):
             return value.grad
         if value.is_leaf or value.retains_grad:  # backward never reached it: nothing depends on it
             return torch.zeros_like(value)
-        raise RuntimeError(f"no gradient was kept for {self.target}: train with keep_gradients=True")
+        raise RuntimeError(
+            f"no gradient was kept for {self.target}: train with keep_gradients=True"
+        )
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         """Σ over the operations that use the target, each by its own rule (the chain rule)."""

@@ -187,7 +187,9 @@ class Relu(Operation):
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         cited = operands.cell(0, cell)
         closed = cited.value <= 0
-        to.terms.append(Term(cited, 0.0 if closed else cited.value, note="closed" if closed else ""))
+        to.terms.append(
+            Term(cited, 0.0 if closed else cited.value, note="closed" if closed else "")
+        )
 
     gradient_formula = "gradients.{out} where {in} > 0, else 0"
 

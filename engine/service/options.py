@@ -84,7 +84,9 @@ class Options:
         for name in ("seed", "draw_seed"):
             seed = getattr(self, name)
             if seed is not None and not 0 <= seed < 2**63:
-                raise UsageError(f"--seed {seed} is no seed: give a whole number from 0 to 2^63 - 1")
+                raise UsageError(
+                    f"--seed {seed} is no seed: give a whole number from 0 to 2^63 - 1"
+                )
         self.documents()
         return self
 

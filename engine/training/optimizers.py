@@ -137,7 +137,9 @@ class AdamW(UpdateRule):
         elif part == "step":
             m, v = (operands.named(f"{name}.{p}", cell) for p in ("m", "v"))
             root = math.sqrt(v.value) / math.sqrt(1 - beta2**step) + self.eps
-            to.formula = f"-lr / (1 - {beta1}^{step}) · m / (√(v / (1 - {beta2}^{step})) + {self.eps:.0e})"
+            to.formula = (
+                f"-lr / (1 - {beta1}^{step}) · m / (√(v / (1 - {beta2}^{step})) + {self.eps:.0e})"
+            )
             to.terms = [Term(m, -self._rate(step) * m.value / root, (v,))]
         elif part == "m":
             before = operands.cell(2, cell)
