@@ -28,7 +28,7 @@ class Source:
 class Record:
     """One state of a walk. `value` is fetched from the walk, which computes or replays it."""
 
-    __slots__ = ("name", "step", "operation", "sources", "axes", "role", "aside", "_walk")
+    __slots__ = ("_walk", "aside", "axes", "name", "operation", "role", "sources", "step")
 
     def __init__(self, state: State, step: int, parameters: dict[int, str], walk: Walk):
         self.name = state.name
@@ -129,12 +129,13 @@ def sources_of(state: State, step: int, parameters: dict[int, str]) -> tuple[Sou
     """The operands of a state by name, before it lets go of them. Parameters are those that stood
     when the step before had ended."""
     sources = []
-    for operand in state.inputs:
-        index_map = None
+    for operand in state.inputs or ():
         if isinstance(operand, View):
-            operand, index_map = operand.state, operand.index_map
-        at = step if operand.step is None else operand.step
-        sources.append(Source(operand.name, at, index_map))
+            origin, index_map = operand.state, operand.index_map
+        else:
+            origin, index_map = operand, None
+        at = step if origin.step is None else origin.step
+        sources.append(Source(origin.name, at, index_map))
     for tensor in state.parameters:
         sources.append(Source(f"parameters.{parameters[id(tensor)]}", max(0, step - 1)))
     return tuple(sources)

@@ -42,15 +42,15 @@ class State:
     """
 
     __slots__ = (
+        "_value",
+        "aside",
+        "axes",
+        "inputs",
         "name",
         "operation",
-        "inputs",
         "parameters",
-        "axes",
         "role",
-        "aside",
         "step",
-        "_value",
     )
 
     def __init__(
@@ -67,7 +67,7 @@ class State:
     ):
         self.name = name
         self.operation = operation
-        self.inputs = inputs
+        self.inputs: tuple[State | View, ...] | None = inputs
         self.parameters = parameters
         self.axes = axes
         self.role = role
@@ -93,18 +93,26 @@ class State:
     def compute(self) -> State:
         """Compute the value if there is none yet. Returns itself."""
         if self._value is None:
-            inputs = self.inputs
-            if len(inputs) == 1:
-                self._value = self.operation.compute(inputs[0].value, *self.parameters)
-            else:
-                self._value = self.operation.compute(*[i.value for i in inputs], *self.parameters)
+            if self.inputs is None:
+                raise RuntimeError(
+                    f"{self.name} was read too late, its parameters have changed since:"
+                    " read it before asking for the next state, or use a Walk"
+                )
+            # `_value` where there is one: a property costs what a small tensor operation costs
+            made = [i.value if i._value is None else i._value for i in self.inputs]
+            self._value = self.operation.compute(*made, *self.parameters)
         return self
 
     def finish(self) -> State:
         """Compute, and let go of the inputs, so that they can be freed. Returns itself."""
-        self.compute()
+        if self._value is None:
+            self.compute()
         self.inputs = ()
         return self
+
+    def expire(self) -> None:
+        """What it would be computed from is about to change: not to be computed any more."""
+        self.inputs = None
 
     def again(self) -> State:
         """The same state, not yet computed: for one that is yielded by several drivers."""
@@ -144,16 +152,20 @@ class View:
     0, 1, 2, … in the state's shape are pushed through the same `index_map`.
     """
 
-    __slots__ = ("state", "index_map", "axes")
+    __slots__ = ("_value", "axes", "index_map", "state")
 
     def __init__(self, state: State, index_map: IndexMap, axes: Axes):
         self.state = state
         self.index_map = index_map
         self.axes = axes
+        self._value: Tensor | None = None
 
     @property
     def value(self) -> Tensor:
-        return self.index_map(self.state.value)
+        """The cells as arranged: made once, so that backward, too, passes here once."""
+        if self._value is None:
+            self._value = self.index_map(self.state.value)
+        return self._value
 
     @property
     def T(self) -> View:
@@ -170,8 +182,7 @@ States = Generator[State, State, Any]
 """What a model, a trainer and a generator of text are: yields states, is sent states."""
 
 
-@torch.compiler.disable  # torch.compile cannot trace nested generators of objects
-def drain(states: States) -> Any:
+def _drain(states: States) -> Any:
     """Drive to the end, computing all but the asides; returns what the generator returns."""
     try:
         state = next(states)
@@ -181,6 +192,10 @@ def drain(states: States) -> Any:
             state = states.send(state)
     except StopIteration as stop:
         return stop.value
+
+
+# torch.compile cannot trace nested generators of objects: it is to leave this as it is
+drain: Callable[[States], Any] = torch.compiler.disable(_drain)
 
 
 def each(states: States) -> Iterator[State]:

@@ -8,8 +8,9 @@ process and driving that: the same numbers, bit for bit.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import UsageError
 from engine.maps import stage_of
@@ -22,7 +23,10 @@ from engine.states import State, States, drain
 MEGABYTE = 2**20
 
 
-class Position(NamedTuple):
+@dataclass(frozen=True)
+class Position:
+    """Where the cursor stands: a step, and which of its states."""
+
     step: int
     index: int
 
@@ -89,7 +93,7 @@ class Walk:
         self._snapshots: dict[int, Snapshot] = {}
         self._twin: Process | None = None
         self._names = process.parameter_names()
-        self._frontier = 0  # the step being made
+        self.frontier = 0  # the step being made, or the last made
         self._live: States | None = process.states(0)
         self._sent: State | None = None
         self._listed[0] = []
@@ -105,18 +109,18 @@ class Walk:
 
     def forward(self) -> bool:
         """To the next state, made now if it is new. False where the process has ended."""
-        step, index = self.cursor
-        if index + 1 < len(self.records(step)) or (step == self._frontier and self._advance()):
+        step, index = self.cursor.step, self.cursor.index
+        if index + 1 < len(self.records(step)) or (step == self.frontier and self._advance()):
             self.cursor = Position(step, index + 1)
             return True
-        if step == self._frontier and not self._begin(step + 1):
+        if step == self.frontier and not self._begin(step + 1):
             return False
         self.cursor = Position(step + 1, 0)
         return True
 
     def back(self) -> bool:
         """To the state before. False at the beginning."""
-        step, index = self.cursor
+        step, index = self.cursor.step, self.cursor.index
         if index > 0:
             self.cursor = Position(step, index - 1)
         elif step > 0:
@@ -139,7 +143,7 @@ class Walk:
         if not self.back():
             return False
         here = self._stage()
-        while self.cursor != (0, 0):
+        while self.cursor != Position(0, 0):
             kept = self.cursor
             self.back()
             if self._stage() != here:
@@ -162,11 +166,11 @@ class Walk:
         """
         if step < 0:
             raise UsageError(f"there is no step {step}: steps are counted from 0")
-        while self._frontier < step:
-            if not self._begin(self._frontier + 1):
+        while self.frontier < step:
+            if not self._begin(self.frontier + 1):
                 raise UsageError(
-                    f"there is no step {step}: {self.process.map} ended at step {self._frontier}"
-                    f" ({self.process.ended(self._frontier)})"
+                    f"there is no step {step}: {self.process.map} ended at step {self.frontier}"
+                    f" ({self.process.ended(self.frontier)})"
                 )
         index = 0 if name is None else self._find(step, name)
         if index is None:
@@ -176,27 +180,51 @@ class Walk:
             )
         self.cursor = Position(step, index)
 
+    def seek_stage(self, stage: str) -> bool:
+        """To the first state of a stage: in this step where it has one, else in step 0 or 1.
+        False, and the cursor stays, where there is none."""
+        here = self.cursor.step
+        for step in (here, 0 if here else 1):
+            if step > self.frontier and not self._begin(step):
+                return False
+            index = self._first(step, lambda record: self._stage_of(record, record.step) == stage)
+            if index is not None:
+                self.cursor = Position(step, index)
+                return True
+        return False
+
+    @property
+    def ended_step(self) -> int:
+        """The last step that has ended: its parameters are the ones that stand now."""
+        return self.frontier if self._live is None else max(0, self.frontier - 1)
+
+    def _stage_of(self, record: Record, step: int) -> str:
+        return stage_of(self.process.map, record.name, step)
+
     def _stage(self) -> tuple[int, str]:
         step = self.cursor.step
-        return step, stage_of(self.process.map, self.current.name, step)
+        return step, self._stage_of(self.current, step)
 
     def _same_state(self, step: int) -> bool:
         name = self.current.name if self.cursor.step and step else None
-        if step > self._frontier and not self._begin(step):
+        if step > self.frontier and not self._begin(step):
             return False
         self.cursor = Position(step, (self._find(step, name) or 0) if name else 0)
         return True
 
     def _find(self, step: int, name: str) -> int | None:
-        """Where state `name` stands in a step, making the step as far as it takes."""
+        return self._first(step, lambda record: record.name == name)
+
+    def _first(self, step: int, fits: Callable[[Record], bool]) -> int | None:
+        """Where the first state that fits stands in a step, making the step as far as it takes."""
         index = 0
         while True:
             records = self.records(step)
             while index < len(records):
-                if records[index].name == name:
+                if fits(records[index]):
                     return index
                 index += 1
-            if step != self._frontier or not self._advance():
+            if step != self.frontier or not self._advance():
                 return None
 
     # --- making states ----------------------------------------------------------------------
@@ -206,16 +234,13 @@ class Walk:
         if self._live is None:
             return False
         try:
-            if self._sent is None:
-                state = next(self._live)
-            else:
-                state = self._live.send(self._sent)
+            state = next(self._live) if self._sent is None else self._live.send(self._sent)
         except StopIteration:
             self._live = self._sent = None
             self._end_step()
             return False
-        record = Record(state, self._frontier, self._names, self)
-        records = self._listed[self._frontier]
+        record = Record(state, self.frontier, self._names, self)
+        records = self._listed[self.frontier]
         records.append(record)
         if not state.aside:
             self._keep(record, state)
@@ -229,7 +254,7 @@ class Walk:
         self._values.put((record.step, record.name), state.value)
 
     def _end_step(self) -> None:
-        step = self._frontier
+        step = self.frontier
         self._values.measure_again((step, record.name) for record in self._listed[step])
         self._snapshots[step] = self.process.snapshot(step)
         self._trim_snapshots()
@@ -242,7 +267,7 @@ class Walk:
             pass
         if self.process.ended(step - 1) is not None:
             return False
-        self._frontier = step
+        self.frontier = step
         self._live = self.process.states(step)
         self._listed[step] = []
         return self._advance()
@@ -271,10 +296,9 @@ class Walk:
     def _parameter(self, name: str, step: int) -> Record | None:
         """A stored parameter after `step` steps; in the step in progress, as it stands now."""
         axes = self.process.axes.get(name.removeprefix("parameters."))
-        if axes is None or step > self._frontier:
+        if axes is None or step > self.frontier:
             return None
-        if step == self._frontier and self._live is not None:
-            step = max(0, step - 1)
+        step = min(step, self.ended_step)
         state = given(name, None, axes, "as it stood when the step had ended", role="parameter")
         return Record(state, step, self._names, self)
 
@@ -299,7 +323,7 @@ class Walk:
         if first is None or first.get(name) is None:
             return None
         snapshot = self._snapshots.get(step)
-        if snapshot is None and step < self._frontier:
+        if snapshot is None and step < self.frontier:
             snapshot = self._replay(step, (), to_the_end=True)
         return None if snapshot is None else snapshot.get(name)
 

@@ -53,8 +53,8 @@ def prepare(documents: list[str], context_len: int) -> Prepared:
     """Split, tokenize, number and window the documents; the vocabulary is of training ones only."""
     splits, how = split_documents(documents)
     by_split: dict[str, list[list[str]]] = {}
-    for document, split in zip(documents, splits, strict=True):
-        by_split.setdefault(split, []).append(tokenize(document))
+    for document, side in zip(documents, splits, strict=True):
+        by_split.setdefault(side, []).append(tokenize(document))
     training = by_split[TRAIN]
     vocabulary = Vocabulary.fit(training)
     windows = windows_of(training, vocabulary, context_len)

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.errors import UsageError
+from engine.errors import TensorstepError, UsageError
 
 
 class Chooser(Protocol):
@@ -63,11 +63,13 @@ def choose(probabilities: Tensor, cumulative: Tensor, draw: float | None) -> int
     the draw: a draw of 0 takes the first ID of positive probability, one beyond the last sum the
     last such ID. An ID of probability 0 is never chosen.
 
-    Raises ValueError where no ID has a positive probability.
+    Raises TensorstepError where no ID has a positive probability (logits that are NaN).
     """
     allowed = (probabilities > 0).nonzero().flatten().to(cumulative.device)
     if not len(allowed):
-        raise ValueError("no token has a positive probability")
+        raise TensorstepError(
+            "no token has a probability above 0, the logits are not finite: train with a smaller --lr"
+        )
     if draw is None:
         return int(probabilities.argmax())
     found = int(torch.searchsorted(cumulative[allowed].contiguous(), draw))

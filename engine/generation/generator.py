@@ -13,10 +13,10 @@ from engine.models.base import StatesModel
 from engine.ops import Rule, block, by_rule, cumulative_sum, given, softmax
 from engine.ops.core import Cell
 from engine.ops.data import CUMULATIVE_SUM
-from engine.states import State, States
+from engine.processes import Snapshot
+from engine.states import States
 from engine.text.vocabulary import Vocabulary
 from engine.text.words import tokenize
-from engine.processes import Snapshot
 
 
 class Generation:
@@ -24,7 +24,7 @@ class Generation:
 
     budget  how many new tokens at the most; <EOS> ends before that
 
-    Raises UsageError for a prompt without a single known token.
+    Raises UsageError for a prompt without a single known token, and for a budget below 1.
     """
 
     map = "generation"
@@ -42,6 +42,8 @@ class Generation:
         self.prompt = prompt
         self.budget = budget
         self.chooser: Chooser = chooser or Greedy()
+        if budget < 1:
+            raise UsageError(f"a budget of {budget} new tokens generates nothing: give 1 or more")
         tokens = tokenize(prompt)
         if tokens and not any(token in vocabulary.stoi for token in tokens):
             raise UsageError(

@@ -41,19 +41,19 @@ class CausalAttentionLM(StatesModel):
 
     def states(self, X: Tensor | State, every_query: bool = False) -> States:
         X = self.take_ids(X, shorter=True)  # [B, w]
-        tokens = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, w, d]
+        x = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, w, d]
         width = X.value.shape[1]
         positions = yield slots("embedding.positions", self.position_embedding, width)  # [w, d]
-        x = yield add("embedding", tokens, positions)  # [B, w, d]
+        x = yield add("embedding", x, positions)  # [B, w, d]
         asking = x if every_query else x.view(last_slot, ("B", "1", "d"))  # only the last slot asks
         asked = x.view(every_slot, ("B", "S", "d"))  # every slot is a source
         q = yield linear("q", asking, self.W_Q, "k")  # [B, 1, k]
         K = yield linear("K", asked, self.W_K, "k")  # [B, S, k]
         V = yield linear("V", asked, self.W_V, "v")  # [B, S, v]
-        raw = yield matmul("scores.raw", q, K.T)  # [B, 1, S]
-        scores = yield scale("scores", raw, self.temper)  # [B, 1, S]
-        masked = yield mask("scores.masked", scores, X, self.pad_id)  # [B, 1, S]
-        weights = yield softmax("weights", masked)  # [B, 1, S]
+        scores = yield matmul("scores.raw", q, K.T)  # [B, 1, S]
+        scores = yield scale("scores", scores, self.temper)  # [B, 1, S]
+        scores = yield mask("scores.masked", scores, X, self.pad_id)  # [B, 1, S]
+        weights = yield softmax("weights", scores)  # [B, 1, S]
         message = yield matmul("message", weights, V)  # [B, 1, v]
         projection = yield linear("projection", message, self.W_O, "d")  # [B, 1, d]
         residual = yield add("residual", asking, projection)  # [B, 1, d]

@@ -30,12 +30,13 @@ class StatesModel(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Logits [B, C] of the token after each context ids [B, w]."""
         logits: State = drain(self.states(ids))
-        return logits.value
+        value: Tensor = logits.value
+        return value
 
     def take_ids(self, X: Tensor | State, shorter: bool = False) -> State:
         """X as a state, checked: [B, w] IDs of the vocabulary.
 
-        Raises TensorstepError naming the shape or the ID that does not fit.
+        Raises TensorstepError naming the shape, the type or the ID that does not fit.
         """
         if isinstance(X, State):
             return X
@@ -45,6 +46,8 @@ class StatesModel(nn.Module):
             raise TensorstepError(
                 f"IDs of shape {list(X.shape)} do not fit: give [batch, {bound}{self.context_len}]"
             )
+        if X.dtype not in (torch.int64, torch.int32):
+            raise TensorstepError(f"IDs of type {X.dtype} are no IDs: give whole numbers (int64)")
         if X.numel() and not 0 <= int(X.min()) <= int(X.max()) < self.vocab_size:
             worst = int(X.min()) if int(X.min()) < 0 else int(X.max())
             raise TensorstepError(f"ID {worst} is not in a vocabulary of {self.vocab_size}")

@@ -54,21 +54,21 @@ class MultiHeadAttentionLM(StatesModel):
 
     def states(self, X: Tensor | State, every_query: bool = False) -> States:
         X = self.take_ids(X, shorter=True)  # [B, w]
-        tokens = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, w, d]
+        x = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, w, d]
         width = X.value.shape[1]
         positions = yield slots("embedding.positions", self.position_embedding, width)  # [w, d]
-        x = yield add("embedding", tokens, positions)  # [B, w, d]
+        x = yield add("embedding", x, positions)  # [B, w, d]
         asking = x if every_query else x.view(last_slot, ("B", "1", "d"))  # only the last slot asks
         asked = x.view(every_slot, ("B", "S", "d"))  # every slot is a source
         q = yield linear("q", asking, self.W_Q, "H·k")  # [B, 1, H·k]
         K = yield linear("K", asked, self.W_K, "H·k")  # [B, S, H·k]
         V = yield linear("V", asked, self.W_V, "H·v")  # [B, S, H·v]
-        q, K, V = (self.by_head(each) for each in (q, K, V))  # [B, H, 1 or S, k or v]
-        raw = yield matmul("scores.raw", q, K.T)  # [B, H, 1, S]
-        scores = yield scale("scores", raw, self.temper)  # [B, H, 1, S]
-        masked = yield mask("scores.masked", scores, X, self.pad_id)  # [B, H, 1, S]
-        weights = yield softmax("weights", masked)  # [B, H, 1, S]
-        message = yield matmul("message", weights, V)  # [B, H, 1, v]
+        queries, keys, values = map(self.by_head, (q, K, V))  # [B, H, 1 or S, k or v]
+        scores = yield matmul("scores.raw", queries, keys.T)  # [B, H, 1, S]
+        scores = yield scale("scores", scores, self.temper)  # [B, H, 1, S]
+        scores = yield mask("scores.masked", scores, X, self.pad_id)  # [B, H, 1, S]
+        weights = yield softmax("weights", scores)  # [B, H, 1, S]
+        message = yield matmul("message", weights, values)  # [B, H, 1, v]
         joined = message.view(side_by_side, ("B", asking.axes[1], "H·v"))  # [B, 1, H·v]
         projection = yield linear("projection", joined, self.W_O, "d")  # [B, 1, d]
         residual = yield add("residual", asking, projection)  # [B, 1, d]
@@ -82,7 +82,7 @@ class MultiHeadAttentionLM(StatesModel):
         return x.view(self.split, (x.axes[0], "H", x.axes[1], x.axes[2][-1]))
 
     def split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.view(*x.shape[:-1], self.heads, -1).transpose(1, 2)
 
     def forward_details(self, ids: Tensor) -> dict[str, Tensor]:
         """Every causal query row at once: see `engine.models.details`."""

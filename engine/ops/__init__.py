@@ -7,16 +7,17 @@
 from engine.ops.attention import cross_entropy, cross_entropy_each, mask, softmax
 from engine.ops.core import Cited, Explanation, Operands, Operation, Term
 from engine.ops.data import Rule, block, by_rule, cumulative_sum, gather, given
-from engine.ops.gradients import gradient_of_parameter, gradient_of_state, total_norm
+from engine.ops.gradients import GradientOf, gradient_of_state, total_norm
 from engine.ops.layers import add, copy, linear, lookup, matmul, relu, scale, slots
 
 __all__ = [
     "Cited",
     "Explanation",
+    "GradientOf",
     "Operands",
     "Operation",
-    "Term",
     "Rule",
+    "Term",
     "add",
     "block",
     "by_rule",
@@ -26,7 +27,6 @@ __all__ = [
     "cumulative_sum",
     "gather",
     "given",
-    "gradient_of_parameter",
     "gradient_of_state",
     "linear",
     "lookup",

@@ -18,7 +18,6 @@ from engine.ops.core import (
     Term,
     chooses,
     one,
-    product,
 )
 from engine.ops.layers import Operand
 from engine.states import State
@@ -79,9 +78,14 @@ class Softmax(Operation):
     combine = "softmax"
 
     def compute(self, x: Tensor) -> Tensor:
-        # The fill changes nothing where a row has any finite cell; where it has none, it turns
-        # 0/0 into 0, forward and (since the mask below stops the rest) backward.
-        return torch.softmax(x, -1).masked_fill(x == MINUS_INFINITY, 0.0)
+        weights = torch.softmax(x, -1)
+        # A row of nothing but -inf comes out as NaN, forward and backward, so it is softened from
+        # 0s instead and then filled with 0. Such rows are rare, and asking is cheap on the CPU;
+        # elsewhere asking would wait for the device, so there it is always done.
+        if x.device.type == "cpu" and not weights.detach()[..., 0].sum().isnan():
+            return weights
+        empty = (x == MINUS_INFINITY).all(-1, keepdim=True)
+        return torch.softmax(x.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         row = [operands.cell(0, (*cell[:-1], j)) for j in range(operands.shape(0)[-1])]

@@ -17,15 +17,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor
 
 Cell = tuple[int, ...]
 
 
-class Cited(NamedTuple):
+@dataclass(slots=True)
+class Cited:
     """One cell of one state at one step, and the number (or text) that stood there."""
 
     source: str
@@ -133,7 +133,7 @@ class Operands:
 
     def cells_at(self, k: int, index: Cell) -> Iterator[Cell]:
         """The cells of operand k that are cell `index` of the state it is a view of."""
-        value, where = self._operand(k)
+        where = self._operand(k)[1]
         if where is None:
             yield index
             return

@@ -19,7 +19,7 @@ class Rule(Operation):
     `cite(cell)` names the cells it was read from, as (input number, index) pairs.
     """
 
-    __slots__ = ("sentence", "make", "cite")
+    __slots__ = ("cite", "make", "sentence")
     combine = "rule"
 
     def __init__(
@@ -41,7 +41,7 @@ class Rule(Operation):
         return self.make(*operands)
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
-        to.note = self.sentence
+        to.note = to.formula  # the sentence, with the operands' names in it
         if self.cite is not None:
             to.terms = [chooses(operands.cell(k, index), "") for k, index in self.cite(cell)]
 
@@ -56,7 +56,8 @@ class Gather(Operation):
         self.rows = rows
 
     def compute(self, table: Any) -> Tensor:
-        return table[self.rows]
+        rows: Tensor = table[self.rows]
+        return rows
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         row = int(self.rows[cell[0]])

@@ -74,13 +74,6 @@ def gradient_of_state(state: State) -> State:
     return State(name, operation, (state,), state.axes, role="gradient", aside=True)
 
 
-def gradient_of_parameter(name: str, parameter: Tensor, axes: tuple[str, ...]) -> State:
-    """`gradients.<parameter>`: the gradient that the optimizer will use."""
-    operation = GradientOf(name)
-    made = f"gradients.{name}"
-    return State(made, operation, (), axes, (parameter,), role="gradient")
-
-
 def total_norm(name: str, gradients: list[State]) -> State:
     inputs: tuple[State | View, ...] = tuple(gradients)
     return State(name, TOTAL_NORM, inputs, (), role="gradient", aside=True)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.ops.core import Cell, Explanation, Operands, Operation, Term, chooses, one, product
-from engine.states import Axes, State, View
+from engine.states import State, View
 
 
 class Lookup(Operation):

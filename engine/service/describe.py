@@ -15,10 +15,9 @@ from engine.records import Record
 from engine.text.vocabulary import Vocabulary
 from engine.walk import Walk
 
-ID_STATES = frozenset(
-    ("ids", "windows.contexts", "windows.targets", "batch.X", "batch.y", "history", "context")
-    + ("choice",)
-)
+# states whose cells are IDs: shown with their tokens
+ID_STATES = {"ids", "windows.contexts", "windows.targets", "batch.X", "batch.y"}
+ID_STATES |= {"history", "context", "choice"}
 MANY = 10_000  # values of more cells than this are left out, unless asked for
 
 
@@ -35,6 +34,23 @@ def describe(walk: Walk, record: Record) -> dict[str, Any]:
         "axes": list(record.axes),
         "dtype": record.dtype,
         "formula": record.formula,
+    }
+
+
+def standing(walk: Walk) -> dict[str, Any]:
+    """Where the walk stands, for the map: the shapes seen in this step by stage, and the loss."""
+    step, index = walk.cursor.step, walk.cursor.index
+    records = walk.records(step)
+    seen: dict[str, str] = {}
+    for record in records:
+        seen.setdefault(stage_of(walk.process.map, record.name, record.step), record.name)
+    loss = walk.losses[step - 1] if 0 < step <= len(walk.losses) else None
+    return {
+        "step": step,
+        "index": index,
+        "made": len(records),
+        "stages": seen,
+        "loss": finite_or_named(loss),
     }
 
 
@@ -107,11 +123,11 @@ def slice_of(
         for i in fixed:
             value = value[i]
         cells = value[slice(*rows), slice(*columns)]
-    cells = cells.detach().to("cpu")
-    if cells.dtype in CODES:
-        return cells.contiguous()
-    wider = torch.float32 if cells.dtype.is_floating_point else torch.int64
-    return cells.to(wider).contiguous()
+    found: Tensor = cells.detach().to("cpu")
+    if found.dtype in CODES:
+        return found.contiguous()
+    wider = torch.float32 if found.dtype.is_floating_point else torch.int64
+    return found.to(wider).contiguous()
 
 
 def labels(

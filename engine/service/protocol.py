@@ -1,8 +1,9 @@
 """Frames between the screen and a worker: a JSON header, then raw bytes. No pickle, no torch.
 
 A frame is two lengths (4 bytes each, big-endian), the header in UTF-8 JSON, the payload. A request
-has `id`, `method` and `params`; its answer the same `id` and either `result` or `error` (`sentence`,
-`exit_code`, `trace`). The payload holds the cells of a table, row after row, little-endian.
+has `id`, `method` and `params`; its answer has the same `id` and either `result` or `error`
+(`sentence`, `exit_code`, and `trace` where the worker itself failed). The payload holds the cells
+of a table, row after row, little-endian.
 """
 
 from __future__ import annotations

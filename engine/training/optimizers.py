@@ -59,7 +59,7 @@ class SGD(UpdateRule):
         return {"old": old, "grad": grad, "step": grad * -self.lr, "new": new}
 
     def explain(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
-        old, grad = operands.cell(0, cell), operands.cell(1, cell)
+        grad, old = operands.cell(0, cell), operands.cell(len(self.memory) + 1, cell)
         learned = f"· -{self.lr:.6g} (learning rate)"
         if part == "new":
             to.formula = f"{old.source} - {self.lr:.6g} · {grad.source}"
@@ -123,7 +123,7 @@ class AdamW(UpdateRule):
         return v.sqrt() / math.sqrt(1 - self.betas[1] ** step) + self.eps
 
     def explain(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
-        old, grad = operands.cell(0, cell), operands.cell(1, cell)
+        grad, old = operands.cell(0, cell), operands.cell(len(self.memory) + 1, cell)
         name, step = operands.record.name, operands.record.step
         beta1, beta2 = self.betas
         if part == "new":
@@ -142,11 +142,11 @@ class AdamW(UpdateRule):
             )
             to.terms = [Term(m, -self._rate(step) * m.value / root, (v,))]
         elif part == "m":
-            before = operands.cell(2, cell)
+            before = operands.cell(1, cell)
             to.formula = f"{beta1} · m before + {1 - beta1:.6g} · gradient"
             to.terms = [one(before, beta1), one(grad, 1 - beta1)]
         elif part == "v":
-            before = operands.cell(3, cell)
+            before = operands.cell(2, cell)
             to.formula = f"{beta2} · v before + {1 - beta2:.6g} · gradient²"
             squared = Term(grad, (1 - beta2) * grad.value**2, (grad,))
             to.terms = [one(before, beta2), squared]
@@ -172,7 +172,7 @@ def step_a_copy(
 
 
 class Update(Operation):
-    """A parameter after the optimizer's step: operands old, gradient, then the rule's memory."""
+    """A parameter after the optimizer's step: operands gradient, the rule's memory, old."""
 
     __slots__ = ("rule", "step")
 
@@ -191,7 +191,7 @@ class Update(Operation):
         return self.take_apart(*operands)["new"]
 
     def take_apart(self, *operands: Any) -> Parts:
-        old, grad, *memory = operands
+        grad, *memory, old = operands
         return self.rule.take_apart(old.detach(), grad, memory, self.step)
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:

@@ -11,11 +11,11 @@ from torch import Tensor
 from engine.data.preparation import TrainingData
 from engine.models.base import StatesModel, evaluate
 from engine.ops import (
+    GradientOf,
     cross_entropy,
     cross_entropy_each,
     gather,
     given,
-    gradient_of_parameter,
     gradient_of_state,
     softmax,
     total_norm,
@@ -58,6 +58,7 @@ class Training:
         self.evaluate_every = evaluate_every if data.held_out is not None else 0
         self.parameters = dict(model.named_parameters())
         self.axes = model.parameter_axes()
+        self._gradients = {name: GradientOf(name) for name in self.parameters}
         self.optimizer = self.rule.build(list(self.parameters.values()))
 
     def states(self, step: int) -> States:
@@ -84,29 +85,42 @@ class Training:
             yield gradient_of_state(state)
         gradients = []
         for name, parameter in self.parameters.items():
-            gradients.append((yield gradient_of_parameter(name, parameter, self.axes[name])))
+            gradient = yield self._gradient(name, parameter)
+            if parameter.grad is not None and gradient.value is not parameter.grad:
+                parameter.grad = gradient.value  # a patched gradient is the one that counts
+            gradients.append(gradient)
         yield total_norm("gradients.norm", gradients)
-        for name, gradient in zip(self.parameters, gradients, strict=True):
-            yield self._update(name, gradient, step)
+        updates = []
+        operation = Update(self.rule, step)
+        for gradient, (name, parameter) in zip(gradients, self.parameters.items(), strict=True):
+            memory = self._memory(name, parameter, step) if self.rule.memory else ()
+            inputs = (gradient, *memory)
+            update = State(
+                f"update.{name}", operation, inputs, gradient.axes, (parameter,), "optimizer", True
+            )
+            updates.append(update)
+            yield update
+        for update in updates:
+            update.expire()
         self.optimizer.step()
         if self.evaluate_every and step % self.evaluate_every == 0:
             yield self._validation(step)
         return loss
 
-    def _update(self, name: str, gradient: State, step: int) -> State:
-        """`update.<parameter>`, before the optimizer writes it: nothing is copied unless read."""
-        before = step - 1
-        old = given(f"parameters.{name}", self.parameters[name], self.axes[name], "", step=before)
-        kept = self.optimizer.state.get(self.parameters[name], {})
-        memory = [
-            given(f"update.{name}.{part}", kept.get(TORCH_NAMES[part]), (), "", step=before)
-            for part in self.rule.memory
-        ]
-        operation = Update(self.rule, step)
-        inputs = (old, gradient, *memory)
-        return State(
-            f"update.{name}", operation, inputs, self.axes[name], role="optimizer", aside=True
-        )
+    def _gradient(self, name: str, parameter: Tensor) -> State:
+        """`gradients.<parameter>`: what the optimizer will use."""
+        operation, axes = self._gradients[name], self.axes[name]
+        return State(f"gradients.{name}", operation, (), axes, (parameter,), "gradient")
+
+    def _memory(self, name: str, parameter: Tensor, step: int) -> list[State]:
+        """What the optimizer has kept of a parameter before this step."""
+        kept = self.optimizer.state.get(parameter, {})
+        memory = []
+        for part in self.rule.memory:
+            value = kept.get(TORCH_NAMES[part])
+            value = torch.zeros_like(parameter) if value is None else value
+            memory.append(given(f"update.{name}.{part}", value, (), "kept", step=step - 1))
+        return memory
 
     def _validation(self, step: int) -> State:
         contexts, targets = self.data.held_out  # type: ignore[misc]
@@ -119,11 +133,10 @@ class Training:
         tensors = {}
         for name, parameter in self.parameters.items():
             tensors[f"parameters.{name}"] = parameter.detach().clone()
-            kept = self.optimizer.state.get(parameter, {})
-            for part in self.rule.memory:
-                value = kept.get(TORCH_NAMES[part])
-                copied = torch.zeros_like(parameter) if value is None else value.clone()
-                tensors[f"update.{name}.{part}"] = copied.detach()
+            for part, kept in zip(
+                self.rule.memory, self._memory(name, parameter, step), strict=True
+            ):
+                tensors[f"update.{name}.{part}"] = kept.value.detach().clone()
         return Snapshot(step, tensors)
 
     def restore(self, snapshot: Snapshot) -> None:

@@ -1,0 +1,228 @@
+"""The worker: a process that owns tensors, models and walks, and answers requests for them.
+
+Started as `python -P -m engine.service.worker`; frames come in on its standard input and go out on
+its standard output. It ends when its input does, whatever it is doing then.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from engine.errors import TensorstepError, UsageError
+from engine.service.protocol import BrokenFrame, encode, read_frame
+
+Answer = dict[str, Any] | tuple[dict[str, Any], bytes]
+Request = tuple[dict[str, Any], bytes]
+
+
+class Desk:
+    """Answers requests. Importing tensors waits for the first one, so that starting is quick."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+
+    def answer(self, method: str, params: dict[str, Any]) -> Answer:
+        """The answer to one request. Raises TensorstepError for one that cannot be answered."""
+        methods: dict[str, Callable[..., Answer]] = {
+            "open": self.open,
+            "look": self.look,
+            "move": self.move,
+            "parameters": self.parameters,
+            "table": self.table,
+            "explain": self.explain,
+            "dump": self.dump,
+            "losses": self.losses,
+        }
+        if method not in methods:
+            raise UsageError(f"the worker does not know how to {method!r}")
+        return methods[method](**params)
+
+    def open(self, options: dict[str, Any]) -> Answer:
+        """Make a session. Tells the size of the vocabulary, of the data, and the versions."""
+        import torch
+
+        from engine.service.options import Options
+        from engine.service.session import Session
+
+        self._session = Session(Options.from_json(options))
+        prepared = self._session.prepared
+        return {
+            "vocabulary": len(prepared.vocabulary),
+            "windows": len(prepared.windows),
+            "torch": torch.__version__,
+            "device": "cpu",
+            "pid": os.getpid(),
+        }
+
+    def _walk(self, map: str, model: str) -> Any:
+        if self._session is None:
+            raise UsageError("nothing is open yet")
+        return self._session.walk(map, model)
+
+    def _record(self, walk: Any, name: str, step: int) -> Any:
+        record = walk.record(name, step)
+        if record is None:
+            raise UsageError(f"no state of step {step} of the {walk.process.map} map is {name!r}")
+        return record
+
+    def look(self, map: str, model: str, name: str | None = None, step: int = 0) -> Answer:
+        """The state under the cursor, or the one of that name."""
+        from engine.service.describe import describe, standing
+
+        walk = self._walk(map, model)
+        record = walk.current if name is None else self._record(walk, name, step)
+        return {"state": describe(walk, record), "standing": standing(walk), "moved": True}
+
+    def move(
+        self, map: str, model: str, how: str, step: int = 0, name: str | None = None
+    ) -> Answer:
+        """Move the cursor: forward, back, next_stage, back_stage, next_step, back_step, to_stage
+        (by its key), or seek (by step and name; a parameter or a part is looked at beside it)."""
+        from engine.service.describe import describe, standing
+
+        walk = self._walk(map, model)
+        ways = ("forward", "back", "next_stage", "back_stage", "next_step", "back_step")
+        moved, record = True, None
+        if how == "seek":
+            record = seek(walk, step, name)
+        elif how == "to_stage":
+            moved = walk.seek_stage(name)
+        elif how in ways:
+            moved = getattr(walk, how)()
+        else:
+            raise UsageError(f"there is no way {how!r} to move")
+        return {
+            "state": describe(walk, record or walk.current),
+            "standing": standing(walk),
+            "moved": moved,
+            "ended": None if moved else walk.process.ended(walk.cursor.step),
+        }
+
+    def parameters(self, map: str, model: str) -> Answer:
+        """The names of the stored parameters, and the step after which they stand as they do."""
+        walk = self._walk(map, model)
+        names = [f"parameters.{name}" for name in walk.process.axes]
+        return {"names": names, "step": walk.ended_step}
+
+    def table(
+        self,
+        map: str,
+        model: str,
+        name: str,
+        step: int,
+        fixed: list[int],
+        rows: list[int],
+        columns: list[int],
+    ) -> Answer:
+        """The visible cells of a state: see `describe.table`."""
+        from engine.service.describe import table
+
+        walk = self._walk(map, model)
+        record = self._record(walk, name, step)
+        words = self._session.prepared.vocabulary
+        first, end = rows
+        left, right = columns
+        return table(walk, record, words, fixed, (first, end), (left, right))
+
+    def explain(
+        self,
+        map: str,
+        model: str,
+        name: str,
+        step: int,
+        cell: list[int],
+        most: int | None = None,
+    ) -> Answer:
+        """Where one cell comes from: see `describe.explanation`."""
+        from engine.service.describe import explanation
+
+        walk = self._walk(map, model)
+        return explanation(self._record(walk, name, step), tuple(cell), most)
+
+    def dump(self, map: str, model: str, max_values: int) -> Answer:
+        """The state under the cursor with its values."""
+        from engine.service.describe import dump
+
+        walk = self._walk(map, model)
+        return dump(walk, walk.current, max_values)
+
+    def losses(self, map: str, model: str, most: int = 1000) -> Answer:
+        """The loss of each step so far: the last `most`, and the step of the first of them."""
+        losses = self._walk(map, model).losses
+        first = max(0, len(losses) - most)
+        return {"first": first + 1, "losses": losses[first:]}
+
+
+def seek(walk: Any, step: int, name: str | None) -> Any:
+    """Move the cursor to a state; or return the record of a parameter or part, which no cursor
+    stands on. Raises UsageError where there is neither."""
+    try:
+        walk.seek(step, name)
+    except UsageError:
+        record = walk.record(name, step) if name and 0 <= step <= walk.frontier else None
+        if record is None:
+            raise
+        return record
+    return None
+
+
+def serve(incoming: BinaryIO, outgoing: BinaryIO) -> None:
+    """Answer requests until the input ends."""
+    desk = Desk()
+    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+    threading.Thread(target=listen, args=(incoming, requests), daemon=True).start()
+    while True:
+        header, _ = requests.get()
+        reply, payload = reply_to(desk, header)
+        outgoing.write(encode(reply, payload))
+        outgoing.flush()
+
+
+def listen(incoming: BinaryIO, requests: queue.SimpleQueue[Request]) -> None:
+    """Queue requests; at the end of input leave at once, even from the middle of a computation."""
+    try:
+        while (frame := read_frame(incoming)) is not None:
+            requests.put(frame)
+    except BrokenFrame as error:
+        print(f"tensorstep's worker was sent a broken frame: {error}", file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def reply_to(desk: Desk, header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    reply: dict[str, Any] = {"id": header.get("id")}
+    payload = b""
+    try:
+        answer = desk.answer(header.get("method", ""), header.get("params", {}))
+        reply["result"], payload = answer if isinstance(answer, tuple) else (answer, b"")
+    except TensorstepError as error:
+        reply["error"] = {"sentence": str(error), "exit_code": error.exit_code}
+    except Exception as error:  # told to the client, which tells the user
+        sentence = f"the worker failed: {type(error).__name__}: {error}"
+        trace = traceback.format_exc()
+        reply["error"] = {"sentence": sentence, "exit_code": 1, "trace": trace}
+    return reply, payload
+
+
+def main() -> None:
+    """Take the pipes for frames alone: what anything else prints goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is the screen's to answer
+    incoming = os.fdopen(os.dup(0), "rb")
+    outgoing = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    try:
+        serve(incoming, outgoing)
+    except BrokenPipeError:  # the screen is gone
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The visible cells of a state, as the worker sent them, and how a cell is written."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Slice:
+    """Rows and columns of one state: numbers or texts, labels, and what the slice belongs to."""
+
+    rows: list[str]
+    columns: list[str]
+    cells: list[list[Any]]
+    caption: str = ""
+    tokens: list[list[str]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, header: dict[str, Any], payload: bytes) -> Slice:
+        """From the answer to `table`. Raises ValueError where header and payload contradict."""
+        if "texts" in header:
+            return cls(header["rows"], [], [[text] for text in header["texts"]])
+        height, width = header["size"]
+        numbers = struct.unpack(f"<{height * width}{header['code']}", payload)
+        cells = [list(numbers[at : at + width]) for at in range(0, height * width, width or 1)]
+        rows, columns = header["rows"], header["columns"]
+        return cls(rows, columns, cells, header["caption"], header.get("tokens", []))
+
+
+def written(value: Any) -> str:
+    """A number as a cell shows it: four decimals, scientific where that would hide it."""
+    if not isinstance(value, float):
+        return str(value)
+    if not math.isfinite(value):
+        return "nan" if value != value else "inf" if value > 0 else "-inf"
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    if 1e-4 <= abs(value) < 1e5:
+        return f"{value:.4f}"
+    return f"{value:.2e}"
+
+
+def exact(value: Any) -> str:
+    """A number with all its digits."""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

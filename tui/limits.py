@@ -1,0 +1,3 @@
+"""How small a terminal may be."""
+
+SMALLEST = (80, 24)  # columns, lines

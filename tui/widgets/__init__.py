@@ -1,0 +1,1 @@
+"""The panes: each keeps its lines and redraws only those that changed."""

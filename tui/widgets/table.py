@@ -1,0 +1,295 @@
+"""The tensor table: the visible cells of any state, with labels, a cursor and slice selection.
+
+It formats only what is seen. The cells come from the worker: when the view needs others, it posts
+`Wanted`, and keeps showing what it has until they are there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.style import Style
+from rich.text import Text
+from textual.message import Message
+
+from tui.cells import Slice, exact, written
+from tui.glyphs import UNICODE, Glyphs, folded
+from tui.plain import shown
+from tui.widgets.lines import CURSOR, DIM, HERE, PLAIN, STRONG, Lines, line
+
+HEAD = 5  # lines above the rows: name, shape, example, blank, column labels
+FOOT = 2  # lines below: blank, the cell under the cursor
+LABEL = 14  # cells a row label takes at the most
+NUMBER = 10  # cells a number takes
+TOKEN = 14  # cells an ID with its token takes
+
+ROLES = {
+    "data": "data",
+    "parameter": "stored parameter",
+    "activation": "activation, temporary",
+    "gradient": "gradient",
+    "optimizer": "optimizer's update",
+}
+
+
+class View(NamedTuple):
+    """Which cells are visible: indices of the leading axes, half-open ranges of the last two."""
+
+    fixed: tuple[int, ...]
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+
+
+class TensorTable(Lines, can_focus=True):
+    """One state: heading, labels, cells, cursor."""
+
+    class Wanted(Message):
+        """The view or the cursor moved: cells or an explanation are to be fetched."""
+
+    def __init__(self, glyphs: Glyphs = UNICODE, id: str | None = None):
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self.state: dict[str, Any] | None = None
+        self.slice: Slice | None = None
+        self.have: tuple[str, int, View] | None = None  # what `slice` was fetched for
+        self.fixed: list[int] = []
+        self.chosen = 0  # which of the leading axes < and > move along
+        self.row = self.column = self.first_row = self.first_column = 0
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def open(self, state: dict[str, Any]) -> None:
+        """Show another state; the cursor stays where it was in a state of the same shape."""
+        before, self.state = self.state, state
+        if before is None or before["shape"] != state["shape"]:
+            self.fixed = [0] * max(0, len(state["shape"]) - 2)
+            self.chosen = self.row = self.column = self.first_row = self.first_column = 0
+        self.keep_in_view()
+
+    def fill(self, cells: Slice, key: tuple[str, int, View]) -> None:
+        """Show these cells, fetched for `key`."""
+        self.slice, self.have = cells, key
+        self.draw()
+
+    @property
+    def key(self) -> tuple[str, int, View] | None:
+        """Which cells of which state are wanted now."""
+        if self.state is None:
+            return None
+        rows = (self.first_row, min(self.height, self.first_row + self.rows_seen))
+        columns = (self.first_column, min(self.width, self.first_column + self.columns_seen))
+        return self.state["name"], self.state["step"], View(tuple(self.fixed), rows, columns)
+
+    @property
+    def height(self) -> int:
+        """Rows of the state as a table."""
+        shape = self.state["shape"] if self.state else []
+        return shape[-2] if len(shape) > 1 else shape[0] if shape else 1
+
+    @property
+    def width(self) -> int:
+        shape = self.state["shape"] if self.state else []
+        return shape[-1] if len(shape) > 1 else 1
+
+    @property
+    def rows_seen(self) -> int:
+        return max(1, self.size.height - HEAD - FOOT)
+
+    @property
+    def is_text(self) -> bool:
+        return self.state is not None and self.state["kind"] == "text"
+
+    @property
+    def cell_width(self) -> int:
+        if self.is_text:
+            return max(1, self.size.width - LABEL - 3)
+        return TOKEN if self.state and self.state["dtype"] == "int64" else NUMBER
+
+    @property
+    def columns_seen(self) -> int:
+        return max(1, (self.size.width - LABEL - 2) // (self.cell_width + 1))
+
+    @property
+    def cell(self) -> list[int]:
+        """The index of the cell under the cursor, in the state's own shape."""
+        rank = len(self.state["shape"]) if self.state else 0
+        return [*self.fixed, self.row, self.column][: rank + 1] if rank > 1 else [self.row][:rank]
+
+    # --- moving -------------------------------------------------------------------------------
+
+    def put(self, cell: list[int]) -> bool:
+        """The cursor on a cell. False where the state has no such cell."""
+        shape = self.state["shape"] if self.state else []
+        if len(cell) != len(shape) or not all(0 <= i < n for i, n in zip(cell, shape, strict=True)):
+            return False
+        if len(cell) > 1:
+            *self.fixed, self.row, self.column = cell
+        elif cell:
+            self.row = cell[0]
+        self.moved()
+        return True
+
+    def moved(self) -> None:
+        self.keep_in_view()
+        self.draw()
+        self.post_message(self.Wanted())
+
+    def keep_in_view(self) -> None:
+        self.row = min(max(self.row, 0), max(0, self.height - 1))
+        self.column = min(max(self.column, 0), max(0, self.width - 1))
+        rows, columns = self.rows_seen, self.columns_seen
+        self.first_row = min(max(self.first_row, self.row - rows + 1), self.row)
+        self.first_column = min(max(self.first_column, self.column - columns + 1), self.column)
+        self.first_row = max(0, min(self.first_row, self.height - rows))
+        self.first_column = max(0, min(self.first_column, self.width - columns))
+
+    def move(self, down: int = 0, right: int = 0) -> None:
+        self.row += down
+        self.column += right
+        self.moved()
+
+    def move_slice(self, by: int) -> None:
+        """Along the chosen leading axis."""
+        if self.state is None or not self.fixed:
+            return
+        size = self.state["shape"][self.chosen]
+        self.fixed[self.chosen] = min(max(self.fixed[self.chosen] + by, 0), size - 1)
+        self.moved()
+
+    def choose_axis(self) -> None:
+        if self.fixed:
+            self.chosen = (self.chosen + 1) % len(self.fixed)
+            self.draw()
+
+    def on_resize(self) -> None:
+        if self.state is not None:
+            self.moved()
+
+    def on_focus(self) -> None:
+        self.draw()
+
+    def on_blur(self) -> None:
+        self.draw()
+
+    # --- drawing ------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        if self.state is None:
+            return
+        lines = [self.title(), self.shape_line(), self.caption_line(), line()]
+        current = self.slice if self.have and self.have[:2] == self.key_state() else None
+        if current is not None:
+            lines.append(self.column_labels(current))
+            lines += self.row_lines(current)
+            lines += [line(), self.cursor_line(current)]
+        self.show(lines)
+
+    def key_state(self) -> tuple[str, int] | None:
+        return (self.state["name"], self.state["step"]) if self.state else None
+
+    def ours(self, text: str) -> str:
+        """Our own words, in the terminal's alphabet."""
+        return folded(text) if self.glyphs.ascii else text
+
+    def theirs(self, text: str) -> str:
+        """A text from outside, as data."""
+        return shown(text, self.glyphs.ascii)
+
+    def title(self) -> Text:
+        state = self.state or {}
+        role = ROLES[state["role"]]
+        formula = self.theirs(self.ours(state["formula"]))
+        name = self.theirs(state["name"])
+        room = self.size.width - cell_len(name) - len(role) - 4
+        formula = formula if cell_len(formula) <= room else ""
+        gap = max(1, self.size.width - cell_len(name) - cell_len(formula) - len(role) - 2)
+        style = HERE if self.has_focus else STRONG
+        return line((name, style), "  ", (formula, DIM), " " * gap, (role, DIM))
+
+    def shape_line(self) -> Text:
+        state = self.state or {}
+        parts: list[tuple[str, Style] | str] = [("[", DIM)]
+        for k, (axis, size) in enumerate(zip(state["axes"], state["shape"], strict=True)):
+            text = self.ours(axis) if axis == "1" == str(size) else f"{self.ours(axis)} {size}"
+            parts += [", " if k else "", text]
+        parts.append(("]", DIM))
+        if not state["shape"]:
+            parts = [("one text" if self.is_text else "one number", DIM)]
+        for k, index in enumerate(self.fixed):
+            axis, size = self.ours(state["axes"][k]), state["shape"][k]
+            style = HERE if k == self.chosen and len(self.fixed) > 1 else PLAIN
+            parts += ["   ", (f"{axis} {index + 1} of {size}", style)]
+        if self.fixed:
+            parts.append(("  < >", DIM))
+        if not self.is_text and state["dtype"] != "float32":
+            parts.append((f"   {state['dtype']}", DIM))
+        return line(*parts)
+
+    def caption_line(self) -> Text:
+        caption = self.slice.caption if self.slice and self.have else ""
+        if not caption or self.have is None or self.have[:2] != self.key_state():
+            return line()
+        return line((self.theirs(caption), DIM))
+
+    def column_labels(self, cells: Slice) -> Text:
+        parts: list[tuple[str, Style] | str] = [" " * (LABEL + 2)]
+        for k, label in enumerate(cells.columns):
+            here = self.have is not None and self.have[2].columns[0] + k == self.column
+            text = right(self.theirs(label), self.cell_width)
+            parts += [(text, STRONG if here else DIM), " "]
+        return line(*parts)
+
+    def row_lines(self, cells: Slice) -> list[Text]:
+        if self.have is None:
+            return []
+        first_row, first_column = self.have[2].rows[0], self.have[2].columns[0]
+        lines = []
+        for y, row in enumerate(cells.cells):
+            here = first_row + y == self.row
+            label = cells.rows[y] if y < len(cells.rows) else ""
+            text = right(self.theirs(label), LABEL)
+            parts: list[tuple[str, Style] | str] = [(text, STRONG if here else DIM), "  "]
+            for x, value in enumerate(row):
+                under = here and first_column + x == self.column
+                parts.append((self.cell_text(cells, y, x, value), CURSOR if under else PLAIN))
+                parts.append(" ")
+            lines.append(line(*parts))
+        return lines
+
+    def cell_text(self, cells: Slice, y: int, x: int, value: Any) -> str:
+        if isinstance(value, str):
+            return set_cell_size(self.theirs(value), self.cell_width)
+        if cells.tokens:
+            token = self.theirs(cells.tokens[y][x])
+            return right(f"{token} {value}", self.cell_width)
+        return right(written(value), self.cell_width)
+
+    def cursor_line(self, cells: Slice) -> Text:
+        """The cell under the cursor with all its digits, and where in the table it lies."""
+        if self.have is None or self.state is None:
+            return line()
+        y, x = self.row - self.have[2].rows[0], self.column - self.have[2].columns[0]
+        if not (0 <= y < len(cells.cells) and 0 <= x < len(cells.cells[y])):
+            return line()
+        value = cells.cells[y][x]
+        index = ",".join(map(str, self.cell))
+        name = self.theirs(self.state["name"]) + (f"[{index}]" if index else "")
+        text = self.theirs(value) if isinstance(value, str) else exact(value)
+        token = f"  {self.theirs(cells.tokens[y][x])}" if cells.tokens else ""
+        return line((f"{name} = ", DIM), (text + token, STRONG), ("   " + self.where(), DIM))
+
+    def where(self) -> str:
+        """Which part of a table that is too large to be seen at once is seen."""
+        parts = []
+        if self.height > self.rows_seen:
+            parts.append(f"row {self.row + 1} of {self.height}")
+        if self.width > self.columns_seen:
+            parts.append(f"column {self.column + 1} of {self.width}")
+        return ", ".join(parts)
+
+
+def right(text: str, width: int) -> str:
+    """A text at the right of `width` cells, cut at its end where it is longer."""
+    length = cell_len(text)
+    return " " * (width - length) + text if length <= width else set_cell_size(text, width)
