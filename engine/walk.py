@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from engine.errors import UsageError
 from engine.maps import stage_of
 from engine.ops import given
@@ -90,7 +93,7 @@ class Walk:
         self.losses: list[float] = []  # loss of step 1, 2, …
         self._values = ValueStore(budget)
         self._listed: OrderedDict[int, list[Record]] = OrderedDict()
-        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots: dict[int, Snapshot] = {0: process.snapshot(0)}
         self._twin: Process | None = None
         self._names = process.parameter_names()
         self.frontier = 0  # the step being made, or the last made
@@ -275,7 +278,10 @@ class Walk:
     # --- reading ----------------------------------------------------------------------------
 
     def records(self, step: int) -> list[Record]:
-        """The states of a step, in order, as far as they are made."""
+        """The states of a step, in order, as far as they are made.
+
+        Raises UsageError for a step that is not begun.
+        """
         if step not in self._listed:
             self._replay(step, ())
         return self._listed[step]
@@ -338,10 +344,11 @@ class Walk:
         for source in record.sources:
             value = self.fetch(source.name, source.step)
             values.append(value if source.index_map is None else source.index_map(value))
-        if isinstance(record, PartRecord):
-            made = record.operation.take_apart(*values)[record.part]
-        else:
-            made = record.operation.compute(*values)
+        with torch.no_grad():  # a graph would hold what its backward needs, uncounted
+            if isinstance(record, PartRecord):
+                made = record.operation.take_apart(*values)[record.part]
+            else:
+                made = record.operation.compute(*values)
         self._values.put((step, name), made)
         return made
 
@@ -375,6 +382,8 @@ class Walk:
     ) -> Snapshot | None:
         """Make a step again on a replica: its records, the values of `wanted`, or (to the end)
         the snapshot after it."""
+        if not 0 <= step <= self.frontier:
+            raise UsageError(f"there is no step {step} yet: steps 0 to {self.frontier} are begun")
         twin = self._stand_before(step)
         names = twin.parameter_names()
         records: list[Record] = []
@@ -389,7 +398,7 @@ class Walk:
                     state.finish()
                 if record.name in missing:
                     missing.discard(record.name)
-                    self._values.put((step, record.name), state.value)
+                    self._values.put((step, record.name), without_graph(state.value))
                     if step in self._listed and not missing and not to_the_end:
                         return None
                 state = states.send(state)
@@ -415,3 +424,8 @@ class Walk:
             for between in range(at + 1, step):
                 drain(twin.states(between))
         return twin
+
+
+def without_graph(value: Any) -> Any:
+    """The same numbers, holding nothing that a backward pass would need."""
+    return value.detach() if isinstance(value, Tensor) else value

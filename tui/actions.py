@@ -30,11 +30,11 @@ ACTIONS = (
     Action("back_stage", "P", "P", "previous stage", "walk"),
     Action("next_step", "full_stop,right_square_bracket", ". ]", "next step", "walk", "step"),
     Action("back_step", "comma,left_square_bracket", ", [", "previous step", "walk"),
-    Action("goto", "semicolon,colon", "; :", "go to STEP:STATE:CELL", "walk", "go to"),
+    Action("goto", "semicolon,colon", "; :", "go to STEP:STATE:CELL", "walk", "go"),
     Action("start", "0", "0", "back to the very first state", "walk"),
     Action("other_map", "m", "m", "the other map: training, generation", "everywhere", "map"),
     Action("other_model", "o", "o", "open another model", "everywhere", "model"),
-    Action("explanation", "e", "e", "show or hide the explanation", "everywhere", "explain"),
+    Action("explanation", "e", "e", "show or hide the explanation", "everywhere", "why"),
     Action(
         "help", "question_mark", "?", "help on what is shown, and all keys", "everywhere", "help"
     ),

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import App, ComposeResult
+from textual.binding import BindingType
 from textual.containers import Container
 
 from engine.errors import TensorstepError, UsageError
@@ -37,13 +39,13 @@ TERMS = 200  # terms of an explanation worth fetching
 Job = Callable[[], Awaitable[None]]
 
 
-class Tensorstep(App[int]):
+class Tensorstep(App[int], inherit_bindings=False):
     """The walk on the screen."""
 
     CSS_PATH = "theme.tcss"
     TITLE = "tensorstep"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS = BINDINGS  # type: ignore[assignment]
+    BINDINGS: ClassVar[list[BindingType]] = [*BINDINGS]  # and none of Textual's own
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class Tensorstep(App[int]):
         self.tracing = debug
         self.failure: str | None = None  # what is told after the screen has closed
         self.state: dict[str, Any] | None = None
-        self.standing: dict[str, Any] = {"step": 0, "stages": {}, "loss": None}
+        self.standing: dict[str, Any] = {"step": 0, "stages": [], "loss": None, "losses": 0}
         self.detour: tuple[list[str], int, int] | None = None  # parameters: names, step, which
         self.jobs: asyncio.Queue[Job] = asyncio.Queue()
         self.busy = True
@@ -75,6 +77,8 @@ class Tensorstep(App[int]):
         self.table = TensorTable(self.glyphs, id="table")
         self.curve = LossCurve(self.glyphs, id="curve")
         self.explain_pane = ExplainPane(self.glyphs, id="explain")
+        self._losses: dict[str, Any] = {"losses": [], "first": 1}
+        self._curve_of: tuple[str, int] = ("", 0)  # model and number of steps `_losses` is for
         self._explained: tuple[Any, ...] | None = None
         self._driving: asyncio.Task[None] | None = None
 
@@ -116,6 +120,7 @@ class Tensorstep(App[int]):
         width, height = self.size
         narrow = width < WIDE
         self.screen.set_class(narrow, "narrow")
+        self.screen.set_class(height >= TALL, "tall")
         self.screen.set_class(width < SMALLEST[0] or height < SMALLEST[1], "small")
         self.map_pane.narrow = narrow
         on_loss = self.state is not None and self.state["stage"] in ("loss", "validation")
@@ -149,12 +154,16 @@ class Tensorstep(App[int]):
             parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
         if self.state is not None:
             parts += [f"step {self.state['step']}", self.state["stage"]]
-        dot = f" {'-' if self.glyphs.ascii else '·'} "
-        left = shown(dot.join(parts), self.glyphs.ascii)
         loss = self.standing["loss"]
         loss_text = loss if isinstance(loss, str) else "" if loss is None else f"{loss:.4f}"
         right = f"loss {loss_text}  cpu" if loss_text else "cpu"
-        gap = max(2, self.size.width - len("tensorstep  ") - len(left) - len(right) - 1)
+        dot = f" {'-' if self.glyphs.ascii else '·'} "
+        room = self.size.width - len("tensorstep  ") - len(right) - 2
+        left = shown(dot.join(parts), self.glyphs.ascii)
+        while cell_len(left) > room and len(parts) > 1:
+            parts.pop(0)  # what is said first is known best
+            left = shown(dot.join(parts), self.glyphs.ascii)
+        gap = max(1, room - cell_len(left) + 1)
         return line(("tensorstep  ", HERE), (left, STRONG), " " * gap, (right, DIM))
 
     def source_name(self) -> str:
@@ -215,24 +224,23 @@ class Tensorstep(App[int]):
     async def show_state(self) -> None:
         """Fetch the visible cells and the explanation of the one under the cursor; draw."""
         self.lay_out()
-        if self.kind == TRAINING:
-            losses = await self.ask("losses")
-            self.curve.show_losses(losses["losses"], losses["first"], self.standing["step"])
+        await self.show_curve()
         self.draw_frame()
         key = self.table.key
         if key is None or self.state is None:
             return
         name, step, view = key
+        turned = self.table.turned
         where = {"map": self.kind, "model": self.model, "name": name, "step": step}
         if key != self.table.have:
             header, payload = await self.client.ask_bytes(
                 "table",
                 **where,
                 fixed=list(view.fixed),
-                rows=list(view.rows),
-                columns=list(view.columns),
+                rows=list(view.columns if turned else view.rows),
+                columns=list(view.rows if turned else view.columns),
             )
-            self.table.fill(Slice.of(header, payload), key)
+            self.table.fill(Slice.of(header, payload, turned), key)
         self.table.draw()
         cell = self.table.cell
         asked = (self.kind, self.model, name, step, *cell)
@@ -240,6 +248,15 @@ class Tensorstep(App[int]):
             found = await self.client.ask("explain", **where, cell=cell, most=TERMS)
             self._explained = asked
             self.explain_pane.explain(STAGES[self.state["stage"]], found)
+
+    async def show_curve(self) -> None:
+        """Fetch the losses where there are new ones; mark the step of the cursor."""
+        if self.kind != TRAINING:
+            return
+        made = (self.model, self.standing["losses"])
+        if made != self._curve_of:
+            self._losses, self._curve_of = await self.ask("losses"), made
+        self.curve.show_losses(self._losses["losses"], self._losses["first"], self.standing["step"])
 
     def put_cursor(self, cell: tuple[int, ...]) -> None:
         if not self.table.put(list(cell)):

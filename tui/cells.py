@@ -19,14 +19,19 @@ class Slice:
     tokens: list[list[str]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, header: dict[str, Any], payload: bytes) -> Slice:
-        """From the answer to `table`. Raises ValueError where header and payload contradict."""
+    def of(cls, header: dict[str, Any], payload: bytes, turned: bool = False) -> Slice:
+        """From the answer to `table`; `turned`: rows as columns and the other way round.
+
+        Raises ValueError (struct.error) where header and payload contradict each other.
+        """
         if "texts" in header:
             return cls(header["rows"], [], [[text] for text in header["texts"]])
         height, width = header["size"]
         numbers = struct.unpack(f"<{height * width}{header['code']}", payload)
         cells = [list(numbers[at : at + width]) for at in range(0, height * width, width or 1)]
         rows, columns = header["rows"], header["columns"]
+        if turned:
+            rows, columns, cells = columns, rows, [list(row) for row in zip(*cells, strict=True)]
         return cls(rows, columns, cells, header["caption"], header.get("tokens", []))
 
 

@@ -68,7 +68,8 @@ def choose(probabilities: Tensor, cumulative: Tensor, draw: float | None) -> int
     allowed = (probabilities > 0).nonzero().flatten().to(cumulative.device)
     if not len(allowed):
         raise TensorstepError(
-            "no token has a probability above 0, the logits are not finite: train with a smaller --lr"
+            "no token has a probability above 0, the logits are not finite:"
+            " train with a smaller learning rate"
         )
     if draw is None:
         return int(probabilities.argmax())

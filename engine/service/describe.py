@@ -38,19 +38,19 @@ def describe(walk: Walk, record: Record) -> dict[str, Any]:
 
 
 def standing(walk: Walk) -> dict[str, Any]:
-    """Where the walk stands, for the map: the shapes seen in this step by stage, and the loss."""
+    """Where the walk stands, for the map: the stages this step has passed, the newest loss, and of
+    how many steps there is one."""
     step, index = walk.cursor.step, walk.cursor.index
     records = walk.records(step)
-    seen: dict[str, str] = {}
-    for record in records:
-        seen.setdefault(stage_of(walk.process.map, record.name, record.step), record.name)
-    loss = walk.losses[step - 1] if 0 < step <= len(walk.losses) else None
+    stages = (stage_of(walk.process.map, record.name, record.step) for record in records)
+    known = min(step, len(walk.losses))
+    loss = walk.losses[known - 1] if known else None
     return {
         "step": step,
         "index": index,
-        "made": len(records),
-        "stages": seen,
+        "stages": list(dict.fromkeys(stages)),
         "loss": finite_or_named(loss),
+        "losses": len(walk.losses),
     }
 
 

@@ -6,15 +6,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import engine
 from engine import FixedDraw, SampledRows, Walk, tokenize
 from tests.engine.test_models import IDS, TARGETS
 from tests.engine.worked import (
     ATTENTION,
     ROWS,
     SENTENCE,
-    Y,
     X,
+    Y,
     build,
     figure,
     generation,

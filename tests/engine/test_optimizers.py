@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import engine
-from engine import AdamW, SGD, Walk
+from engine import SGD, AdamW, Walk
 from tests.engine.worked import training
 
 SETTINGS = [

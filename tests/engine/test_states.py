@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import engine
 from engine import State, drain, each, patched, splice
 from engine.ops import Operation, Rule, given, matmul, scale
 

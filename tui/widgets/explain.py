@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from engine.maps import Stage
@@ -101,7 +102,9 @@ class ExplainPane(Lines, can_focus=True):
             return wrapped(f"  {names} = {value}", width, DIM)
         contribution = self.number(term["contribution"]).rjust(9)
         first = f"{contribution}  {value}" + (f"  {note}" if note else "")
-        return [*wrapped(first, width), *wrapped(f"{' ' * 11}{names}".rstrip(), width, DIM)]
+        if cell_len(first) + cell_len(names) + 3 <= width:
+            return [line(first, "   ", (names, DIM))]
+        return [*wrapped(first, width), line((f"{' ' * 11}{names}", DIM))]
 
     def cited(self, cell: dict[str, Any]) -> str:
         """name[index], and the step where it is another than this."""

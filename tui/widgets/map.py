@@ -10,7 +10,7 @@ from textual.message import Message
 
 from engine.maps import Map
 from tui.glyphs import UNICODE, Glyphs, folded
-from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, Lines, line
+from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, Lines, line, wrapped
 
 TITLE = 17
 
@@ -30,7 +30,7 @@ class MapPane(Lines, can_focus=True):
         self.glyphs = glyphs
         self.map: Map | None = None
         self.stage = ""
-        self.seen: dict[str, str] = {}
+        self.seen: list[str] = []
         self.cursor = 0
         self.narrow = False
 
@@ -82,12 +82,11 @@ class MapPane(Lines, can_focus=True):
         room = self.size.height - 1
         first = max(0, min(self.cursor - room // 2, len(rows) - room))
         lines += rows[first : first + room]
-        if len(lines) + len(self.map.edges) + 1 < self.size.height:
-            lines.append(line())
-            for edge in self.map.edges:
-                a, b = (self.title_of(key) for key in (edge.source, edge.target))
-                lines.append(line((f"{edge.what}: {a} {self.glyphs.arrow} {b}", DIM)))
-        return lines
+        legend = [line()]
+        for edge in self.map.edges:
+            a, b = (self.title_of(key) for key in (edge.source, edge.target))
+            legend += wrapped(f"{edge.what}: {a} {self.glyphs.arrow} {b}", self.size.width, DIM)
+        return lines + legend if len(lines) + len(legend) <= self.size.height else lines
 
     def title_of(self, key: str) -> str:
         if self.map is None:

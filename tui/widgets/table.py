@@ -82,15 +82,27 @@ class TensorTable(Lines, can_focus=True):
         return self.state["name"], self.state["step"], View(tuple(self.fixed), rows, columns)
 
     @property
-    def height(self) -> int:
-        """Rows of the state as a table."""
+    def turned(self) -> bool:
+        """Whether the last axis runs down: where it is tokens, and the other one is no row of them
+        (logits [B, C], weights [B, 1, S]). A list of tokens is read downwards, however long."""
+        axes = self.state["axes"] if self.state else []
+        return len(axes) > 1 and axes[-1] in ("C", "S") and axes[-2] in ("B", "1")
+
+    @property
+    def size_of_table(self) -> tuple[int, int]:
+        """Rows and columns of the state as a table."""
         shape = self.state["shape"] if self.state else []
-        return shape[-2] if len(shape) > 1 else shape[0] if shape else 1
+        if len(shape) < 2:
+            return (shape[0] if shape else 1), 1
+        return (shape[-1], shape[-2]) if self.turned else (shape[-2], shape[-1])
+
+    @property
+    def height(self) -> int:
+        return self.size_of_table[0]
 
     @property
     def width(self) -> int:
-        shape = self.state["shape"] if self.state else []
-        return shape[-1] if len(shape) > 1 else 1
+        return self.size_of_table[1]
 
     @property
     def rows_seen(self) -> int:
@@ -114,7 +126,10 @@ class TensorTable(Lines, can_focus=True):
     def cell(self) -> list[int]:
         """The index of the cell under the cursor, in the state's own shape."""
         rank = len(self.state["shape"]) if self.state else 0
-        return [*self.fixed, self.row, self.column][: rank + 1] if rank > 1 else [self.row][:rank]
+        if rank < 2:
+            return [self.row][:rank]
+        last = [self.column, self.row] if self.turned else [self.row, self.column]
+        return [*self.fixed, *last]
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -125,6 +140,8 @@ class TensorTable(Lines, can_focus=True):
             return False
         if len(cell) > 1:
             *self.fixed, self.row, self.column = cell
+            if self.turned:
+                self.row, self.column = self.column, self.row
         elif cell:
             self.row = cell[0]
         self.moved()
