@@ -12,57 +12,62 @@ from textual.binding import Binding
 
 @dataclass(frozen=True)
 class Action:
-    """keys as Textual names them, comma-separated; `shown` as the help prints them; `where` the
-    pane it belongs to; `brief` for the footer, empty where the footer leaves it out."""
+    """What a key does.
+
+    keys   as Textual names them, comma-separated
+    call   the app's action, with its argument where it takes one; the id, where empty
+    shown  the keys as the help prints them; empty where another line of the help says it
+    where  the panes it is for
+    brief  its word in the footer; empty where the footer leaves it out
+    """
 
     id: str
     keys: str
     shown: str
     what: str
-    where: str = "everywhere"
+    where: str = ""
     brief: str = ""
+    call: str = ""
 
 
 ACTIONS = (
-    Action("next", "n", "n", "next state", "walk", "next"),
-    Action("previous", "p", "p", "previous state", "walk", "back"),
-    Action("next_stage", "N", "N", "next stage", "walk", "stage"),
-    Action("back_stage", "P", "P", "previous stage", "walk"),
-    Action("next_step", "full_stop,right_square_bracket", ". ]", "next step", "walk", "step"),
-    Action("back_step", "comma,left_square_bracket", ", [", "previous step", "walk"),
-    Action("goto", "semicolon,colon", "; :", "go to STEP:STATE:CELL", "walk", "go"),
-    Action("start", "0", "0", "back to the very first state", "walk"),
-    Action("other_map", "m", "m", "the other map: training, generation", "everywhere", "map"),
-    Action("other_model", "o", "o", "open another model", "everywhere", "model"),
-    Action("explanation", "e", "e", "show or hide the explanation", "everywhere", "why"),
+    Action("next", "n", "n", "next state", brief="next"),
+    Action("previous", "p", "p", "previous state", brief="back"),
+    Action("next_stage", "N", "N", "next stage", brief="stage"),
+    Action("back_stage", "P", "P", "previous stage"),
+    Action("next_step", "full_stop,right_square_bracket", ". ]", "next step", brief="step"),
+    Action("back_step", "comma,left_square_bracket", ", [", "previous step"),
+    Action("goto", "semicolon,colon", "; :", "go to STEP:STATE:CELL", brief="go"),
+    Action("start", "0", "0", "back to the very first state"),
+    Action("other_map", "m", "m", "the other map: training, generation", brief="map"),
+    Action("other_model", "o", "o", "open another model", brief="model"),
+    Action("explanation", "e", "e", "show or hide the explanation", brief="why"),
+    Action("pane_next", "tab", "tab", "next pane (shift+tab: the one before)"),
+    Action("pane_back", "shift+tab", "", "previous pane"),
+    Action("close", "escape", "escape", "close, cancel, back to the table and the walk"),
     Action(
-        "help", "question_mark", "?", "help on what is shown, and all keys", "everywhere", "help"
+        "up", "up,k", "arrows hjkl", "a cell, a stage, a line", "every pane", "", "vertical(-1)"
     ),
-    Action("redraw", "ctrl+l", "ctrl+l", "draw the screen again", "everywhere"),
-    Action("leave", "q,ctrl+c", "q ctrl+c", "quit", "everywhere", "quit"),
-    Action("pane_next", "tab", "tab", "next pane", "everywhere"),
-    Action("pane_back", "shift+tab", "shift+tab", "previous pane", "everywhere"),
-    Action("close", "escape", "escape", "close, cancel, back to the table", "everywhere"),
-    Action(
-        "up", "up,k", "arrows hjkl", "move by a cell, a stage or a line", "table, map, explanation"
-    ),
-    Action("down", "down,j", "", "", "table"),
-    Action("left", "left,h", "", "", "table"),
-    Action("right", "right,l", "", "", "table"),
-    Action("page_up", "pageup", "pgup pgdn", "move by a page", "table, explanation"),
-    Action("page_down", "pagedown", "", "", "table"),
-    Action("row_start", "home", "home end", "first, last column", "table"),
-    Action("row_end", "end", "", "", "table"),
-    Action("top", "g", "g G", "first, last row", "table"),
-    Action("bottom", "G", "", "", "table"),
-    Action("slice_axis", "a", "a", "choose the axis that < > move along", "table"),
-    Action("slice_back", "less_than_sign", "< >", "previous, next along that axis", "table"),
-    Action("slice_next", "greater_than_sign", "", "", "table"),
+    Action("down", "down,j", "", "down", call="vertical(1)"),
+    Action("left", "left,h", "", "left", call="horizontal(-1)"),
+    Action("right", "right,l", "", "right", call="horizontal(1)"),
+    Action("page_up", "pageup", "pgup pgdn", "a page", "table, explanation", "", "page(-1)"),
+    Action("page_down", "pagedown", "", "a page down", call="page(1)"),
+    Action("column_first", "home", "home end", "first, last column", "table", "", "column_end(-1)"),
+    Action("column_last", "end", "", "last column", call="column_end(1)"),
+    Action("row_first", "g", "g G", "first, last row", "table", "", "row_end(-1)"),
+    Action("row_last", "G", "", "last row", call="row_end(1)"),
+    Action("slice_axis", "a", "a", "choose the axis that < and > move along", "table"),
+    Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
+    Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),
     Action("enter", "enter", "enter", "open the chosen stage", "map"),
+    Action("redraw", "ctrl+l", "ctrl+l", "draw the screen again"),
+    Action("help", "question_mark", "?", "this help", brief="help"),
+    Action("leave", "q,ctrl+c", "q ctrl+c", "quit", brief="quit"),
 )
 
 BINDINGS = [
-    Binding(action.keys, action.id, action.what, show=False, id=action.id, priority=False)
+    Binding(action.keys, action.call or action.id, action.what, show=False, id=action.id)
     for action in ACTIONS
 ]
 

@@ -36,15 +36,18 @@ class Slice:
 
 
 def written(value: Any) -> str:
-    """A number as a cell shows it: four decimals, scientific where that would hide it."""
+    """A number as a cell shows it, in at most 9 characters: four decimals; one for large numbers;
+    scientific where either would hide it."""
     if not isinstance(value, float):
         return str(value)
     if not math.isfinite(value):
         return "nan" if value != value else "inf" if value > 0 else "-inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    if 1e-4 <= abs(value) < 1e5:
+    if 1e-4 <= abs(value) < 999:
         return f"{value:.4f}"
+    if 999 <= abs(value) < 999_999:
+        return f"{value:.1f}"
     return f"{value:.2e}"
 
 

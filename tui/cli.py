@@ -222,8 +222,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    import click
-
     from tui.plain import shown
 
     code: Any
@@ -231,9 +229,9 @@ def run(arguments: list[str]) -> int:
         code = app(arguments, prog_name="tensorstep", standalone_mode=False)
     except TensorstepError as error:
         sentence, code = str(error), error.exit_code
-    except click.ClickException as error:
+    except typer.TyperException as error:
         sentence, code = error.format_message(), 2
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         sentence, code = "interrupted", 130
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -195,7 +195,7 @@ class Relu(Operation):
 
     def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
         above, gate = operands.gradient(cell), operands.cell(0, cell)
-        is_open = gate.value > 0
+        is_open = not gate.value <= 0  # NaN passes, as torch has it
         note = "gate open" if is_open else "gate closed"
         yield Term(above, above.value if is_open else 0.0, (gate,), note)
 

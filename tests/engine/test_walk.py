@@ -256,11 +256,11 @@ def test_reading_a_step_that_is_not_there(process, step: int):
     """A step before the first or not begun yet is told, and nothing is made by asking."""
     walk = Walk(process())
     walk.seek(1, "hidden")
-    with pytest.raises(UsageError, match=f"there is no step {step} yet|no step {step}"):
+    with pytest.raises(UsageError, match=f"there is no step {step} yet"):
         walk.records(step)
     with pytest.raises(UsageError, match=f"no step {step}"):
         walk.record("logits", step)
-    with pytest.raises((UsageError, KeyError), match="logits|no step"):
+    with pytest.raises(UsageError, match=f"no step {step}"):
         walk.fetch("logits", step)
     assert position(walk) == (1, "hidden")
 
@@ -362,7 +362,7 @@ def tensor_bytes() -> int:
     gc.collect()
     storages = {}
     for thing in gc.get_objects():
-        if isinstance(thing, torch.Tensor):
+        if issubclass(type(thing), torch.Tensor):
             for tensor in (thing, thing.grad if thing.is_leaf or thing.retains_grad else None):
                 if tensor is not None:
                     storage = tensor.untyped_storage()
@@ -436,7 +436,7 @@ def test_a_walk_is_gone_when_it_is_let_go_of():
 
     def tensors() -> int:
         gc.collect()
-        return sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
     walk_once()
     before = tensors()

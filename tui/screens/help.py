@@ -38,5 +38,6 @@ def help_lines(stage: Stage | None, state: dict[str, Any] | None, glyphs: Glyphs
     for action in ACTIONS:
         if action.shown:
             key = (action.shown.ljust(12), HERE)
-            lines.append(line(key, action.what, (f"   {action.where}", DIM)))
+            where = f"   in: {action.where}" if action.where else ""
+            lines.append(line(key, action.what, (where, DIM)))
     return lines

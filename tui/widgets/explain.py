@@ -104,7 +104,8 @@ class ExplainPane(Lines, can_focus=True):
         first = f"{contribution}  {value}" + (f"  {note}" if note else "")
         if cell_len(first) + cell_len(names) + 3 <= width:
             return [line(first, "   ", (names, DIM))]
-        return [*wrapped(first, width), line((f"{' ' * 11}{names}", DIM))]
+        below = wrapped(names, width - 4, DIM)
+        return [*wrapped(first, width), *[line("    ", each) for each in below]]
 
     def cited(self, cell: dict[str, Any]) -> str:
         """name[index], and the step where it is another than this."""

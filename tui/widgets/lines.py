@@ -56,11 +56,11 @@ def same_styles(before: list[Text], after: list[Text], y: int) -> bool:
     return before[y].spans == after[y].spans and before[y].style == after[y].style
 
 
-def line(*parts: tuple[str, Style] | str) -> Text:
+def line(*parts: tuple[str, Style] | str | Text) -> Text:
     """A line from texts, styled or plain. Markup in them is not read: they are data."""
     text = Text(no_wrap=True, end="")
     for part in parts:
-        if isinstance(part, str):
+        if isinstance(part, (str, Text)):
             text.append(part)
         else:
             text.append(part[0], part[1])

@@ -20,8 +20,9 @@ from tui.widgets.lines import CURSOR, DIM, HERE, PLAIN, STRONG, Lines, line
 
 HEAD = 5  # lines above the rows: name, shape, example, blank, column labels
 FOOT = 2  # lines below: blank, the cell under the cursor
-LABEL = 14  # cells a row label takes at the most
-NUMBER = 10  # cells a number takes
+LABEL = 14  # cells a row label takes where it is a token
+INDEX = 6  # and where it is a number
+NUMBER = 9  # cells a number takes
 TOKEN = 14  # cells an ID with its token takes
 
 ROLES = {
@@ -52,34 +53,51 @@ class TensorTable(Lines, can_focus=True):
         self.glyphs = glyphs
         self.state: dict[str, Any] | None = None
         self.slice: Slice | None = None
-        self.have: tuple[str, int, View] | None = None  # what `slice` was fetched for
+        self.of: tuple[Any, ...] = ()  # map, model, name, step: which state it is
+        self.have: tuple[Any, ...] = ()  # which state, and the view of it, `slice` is
         self.fixed: list[int] = []
         self.chosen = 0  # which of the leading axes < and > move along
         self.row = self.column = self.first_row = self.first_column = 0
 
     # --- what is shown ------------------------------------------------------------------------
 
-    def open(self, state: dict[str, Any]) -> None:
-        """Show another state; the cursor stays where it was in a state of the same shape."""
+    def open(self, state: dict[str, Any], walk: tuple[str, str]) -> None:
+        """Show another state of a walk (its map and model); in a state of the same shape the
+        cursor stays where it was."""
         before, self.state = self.state, state
+        self.of = (*walk, state["name"], state["step"])
         if before is None or before["shape"] != state["shape"]:
             self.fixed = [0] * max(0, len(state["shape"]) - 2)
             self.chosen = self.row = self.column = self.first_row = self.first_column = 0
         self.keep_in_view()
 
-    def fill(self, cells: Slice, key: tuple[str, int, View]) -> None:
-        """Show these cells, fetched for `key`."""
+    def fill(self, cells: Slice, key: tuple[Any, ...]) -> None:
+        """Show these cells; `key` says of what they are, and ends with the view."""
         self.slice, self.have = cells, key
         self.draw()
 
     @property
-    def key(self) -> tuple[str, int, View] | None:
-        """Which cells of which state are wanted now."""
-        if self.state is None:
-            return None
+    def current(self) -> Slice | None:
+        """The cells, where they are of the state that is shown."""
+        return self.slice if self.have[:-1] == self.of else None
+
+    @property
+    def seen(self) -> View:
+        """The view that the cells are of."""
+        view: View = self.have[-1]
+        return view
+
+    @property
+    def view(self) -> View:
+        """Which cells are to be seen now."""
         rows = (self.first_row, min(self.height, self.first_row + self.rows_seen))
         columns = (self.first_column, min(self.width, self.first_column + self.columns_seen))
-        return self.state["name"], self.state["step"], View(tuple(self.fixed), rows, columns)
+        return View(tuple(self.fixed), rows, columns)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The state and the view that are wanted now."""
+        return (*self.of, self.view)
 
     @property
     def turned(self) -> bool:
@@ -113,14 +131,22 @@ class TensorTable(Lines, can_focus=True):
         return self.state is not None and self.state["kind"] == "text"
 
     @property
+    def label_width(self) -> int:
+        """Cells a row label takes: more where rows are tokens."""
+        axes = self.state["axes"] if self.state else []
+        down = axes[-1] if len(axes) == 1 or self.turned else axes[-2] if axes else ""
+        tokens = down in ("C", "S", "1") or (down == "w" and len(axes) > 2)
+        return LABEL if tokens else INDEX
+
+    @property
     def cell_width(self) -> int:
         if self.is_text:
-            return max(1, self.size.width - LABEL - 3)
+            return max(1, self.size.width - self.label_width - 3)
         return TOKEN if self.state and self.state["dtype"] == "int64" else NUMBER
 
     @property
     def columns_seen(self) -> int:
-        return max(1, (self.size.width - LABEL - 2) // (self.cell_width + 1))
+        return max(1, (self.size.width - self.label_width - 2) // (self.cell_width + 1))
 
     @property
     def cell(self) -> list[int]:
@@ -195,15 +221,12 @@ class TensorTable(Lines, can_focus=True):
         if self.state is None:
             return
         lines = [self.title(), self.shape_line(), self.caption_line(), line()]
-        current = self.slice if self.have and self.have[:2] == self.key_state() else None
+        current = self.current
         if current is not None:
             lines.append(self.column_labels(current))
             lines += self.row_lines(current)
             lines += [line(), self.cursor_line(current)]
         self.show(lines)
-
-    def key_state(self) -> tuple[str, int] | None:
-        return (self.state["name"], self.state["step"]) if self.state else None
 
     def ours(self, text: str) -> str:
         """Our own words, in the terminal's alphabet."""
@@ -244,28 +267,24 @@ class TensorTable(Lines, can_focus=True):
         return line(*parts)
 
     def caption_line(self) -> Text:
-        caption = self.slice.caption if self.slice and self.have else ""
-        if not caption or self.have is None or self.have[:2] != self.key_state():
-            return line()
-        return line((self.theirs(caption), DIM))
+        current = self.current
+        return line((self.theirs(current.caption), DIM)) if current else line()
 
     def column_labels(self, cells: Slice) -> Text:
-        parts: list[tuple[str, Style] | str] = [" " * (LABEL + 2)]
+        parts: list[tuple[str, Style] | str] = [" " * (self.label_width + 2)]
         for k, label in enumerate(cells.columns):
-            here = self.have is not None and self.have[2].columns[0] + k == self.column
+            here = self.seen.columns[0] + k == self.column
             text = right(self.theirs(label), self.cell_width)
             parts += [(text, STRONG if here else DIM), " "]
         return line(*parts)
 
     def row_lines(self, cells: Slice) -> list[Text]:
-        if self.have is None:
-            return []
-        first_row, first_column = self.have[2].rows[0], self.have[2].columns[0]
+        first_row, first_column = self.seen.rows[0], self.seen.columns[0]
         lines = []
         for y, row in enumerate(cells.cells):
             here = first_row + y == self.row
             label = cells.rows[y] if y < len(cells.rows) else ""
-            text = right(self.theirs(label), LABEL)
+            text = right(self.theirs(label), self.label_width)
             parts: list[tuple[str, Style] | str] = [(text, STRONG if here else DIM), "  "]
             for x, value in enumerate(row):
                 under = here and first_column + x == self.column
@@ -284,9 +303,9 @@ class TensorTable(Lines, can_focus=True):
 
     def cursor_line(self, cells: Slice) -> Text:
         """The cell under the cursor with all its digits, and where in the table it lies."""
-        if self.have is None or self.state is None:
+        if self.state is None:
             return line()
-        y, x = self.row - self.have[2].rows[0], self.column - self.have[2].columns[0]
+        y, x = self.row - self.seen.rows[0], self.column - self.seen.columns[0]
         if not (0 <= y < len(cells.cells) and 0 <= x < len(cells.cells[y])):
             return line()
         value = cells.cells[y][x]

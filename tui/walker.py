@@ -1,0 +1,202 @@
+"""The screen's side of a walk: where it stands, as the worker told, and jobs for the worker.
+
+Jobs are done in order by one task, and `changed` is called when none is left, so that a held key
+does not pile up drawings. Nothing here draws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from engine.errors import TensorstepError
+from engine.maps import GENERATION, TRAINING
+from engine.service.client import Client, WorkerDied, WorkerError
+from engine.service.options import Options
+from tui.cells import Slice
+from tui.places import Place
+
+TERMS = 200  # terms of an explanation worth fetching
+
+Job = Callable[[], Awaitable[None]]
+Say = Callable[[str, bool], None]
+
+
+class Walker:
+    """One screen's place in the walks of a worker.
+
+    state     what the worker told of the state that is shown: see `engine.service.describe`
+    standing  where the walk stands: step, stages passed, newest loss
+    detour    the stored parameters looked at beside the walk: their names, the step, which
+    say       shows one line, as a warning or not
+    changed   draws what is new
+    """
+
+    def __init__(self, client: Client, options: Options, kind: str, say: Say, changed: Job):
+        self.client = client
+        self.options = options
+        self.kind = kind
+        self.model = options.model
+        self.say = say
+        self.changed = changed
+        self.ready = False
+        self.state: dict[str, Any] | None = None
+        self.standing: dict[str, Any] = {"step": 0, "stages": [], "loss": None, "losses": 0}
+        self.detour: tuple[list[str], int, int] | None = None
+        self.jobs: asyncio.Queue[Job] = asyncio.Queue()
+        self._losses: dict[str, Any] = {"losses": [], "first": 1}
+        self._losses_of: tuple[str, int] = ("", 0)  # model and number of steps they are of
+
+    @property
+    def walk(self) -> tuple[str, str]:
+        """Which walk is shown: its map and model."""
+        return self.kind, self.model
+
+    async def run(self, arrive: Job) -> None:
+        """Start the worker, `arrive`, then do jobs for ever.
+
+        Raises TensorstepError where the worker cannot open what was asked for, fails or dies; any
+        other mistake of the user is said, and the walk stays where it is.
+        """
+        await self.client.start()
+        await self.client.ask("open", options=self.options.to_json())
+        self.take(await self.ask("look"))
+        await arrive()
+        self.ready = True
+        await self.changed()
+        while True:
+            job = await self.jobs.get()
+            try:
+                await job()
+                if self.jobs.empty():
+                    await self.changed()
+            except (WorkerDied, WorkerError):
+                raise
+            except TensorstepError as error:
+                self.say(str(error), True)
+
+    def later(self, job: Job) -> None:
+        """Queue what needs the worker; before it is ready there is nothing to walk."""
+        if self.ready:
+            self.jobs.put_nowait(job)
+        else:
+            self.say("still loading the model ...", False)
+
+    def look_again(self) -> None:
+        """Queue a drawing: the view or the cursor has moved."""
+        if self.ready:
+            self.jobs.put_nowait(nothing)
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Ask about the walk on the map and of the model that are shown."""
+        return await self.client.ask(method, map=self.kind, model=self.model, **params)
+
+    def take(self, answer: dict[str, Any]) -> None:
+        """A state the worker told of is the one shown from now on."""
+        self.state, self.standing = answer["state"], answer["standing"]
+
+    # --- moving -------------------------------------------------------------------------------
+
+    async def move(self, how: str, **params: Any) -> None:
+        """Forward, back, by stage, by step, or to a place: see the worker's `move`."""
+        if self.detour is not None and how in ("forward", "back"):
+            await self.along_parameters(1 if how == "forward" else -1)
+            return
+        answer = await self.ask("move", how=how, **params)
+        self.detour = None
+        self.take(answer)
+        self.say("" if answer["moved"] else why_not(how, answer["ended"]), False)
+
+    async def seek(self, place: Place) -> None:
+        await self.move("seek", step=place.step, name=place.name)
+
+    async def open_stage(self, stage: str) -> None:
+        """To the first state of a stage: in this step where it has one, else in step 0 or 1."""
+        if stage in ("parameters", "checkpoint"):
+            answer = await self.ask("parameters")
+            self.detour = (answer["names"], answer["step"], -1)
+            await self.along_parameters(1)
+            return
+        answer = await self.ask("move", how="to_stage", name=stage)
+        self.detour = None
+        self.take(answer)
+        self.say("" if answer["moved"] else f"this walk has no state in {stage}", False)
+
+    async def along_parameters(self, by: int) -> None:
+        """To the next or previous stored parameter; past the last or first, back to the walk."""
+        names, step, at = self.detour or ([], 0, 0)
+        at += by
+        if not 0 <= at < len(names):
+            await self.back_to_walk()
+            return
+        self.detour = (names, step, at)
+        self.take(await self.ask("look", name=names[at], step=step))
+        told = (
+            f"parameter {at + 1} of {len(names)}, beside the walk: n, p others, escape back to it"
+        )
+        self.say(told, False)
+
+    async def back_to_walk(self) -> None:
+        self.detour = None
+        self.take(await self.ask("look"))
+        self.say("", False)
+
+    async def other_map(self) -> None:
+        await self.open(GENERATION if self.kind == TRAINING else TRAINING, self.model)
+
+    async def open(self, kind: str, model: str) -> None:
+        """The walk on another map or of another model, where it was left."""
+        answer = await self.client.ask("look", map=kind, model=model)
+        self.kind, self.model, self.detour = kind, model, None
+        self.take(answer)
+        self.say("", False)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    @property
+    def _shown(self) -> dict[str, Any]:
+        state = self.state or {}
+        return {"name": state["name"], "step": state["step"]}
+
+    async def cells(
+        self,
+        fixed: tuple[int, ...],
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+        turned: bool,
+    ) -> Slice:
+        """Rows and columns of what is shown, as the table has them (`turned`: the other way)."""
+        if turned:
+            rows, columns = columns, rows
+        header, payload = await self.client.ask_bytes(
+            "table",
+            map=self.kind,
+            model=self.model,
+            **self._shown,
+            fixed=fixed,
+            rows=rows,
+            columns=columns,
+        )
+        return Slice.of(header, payload, turned)
+
+    async def explanation(self, cell: list[int]) -> dict[str, Any]:
+        return await self.ask("explain", **self._shown, cell=cell, most=TERMS)
+
+    async def losses(self) -> dict[str, Any]:
+        """The losses so far, fetched where there are new ones: `losses` and the `first` step."""
+        made = (self.model, self.standing["losses"])
+        if made != self._losses_of:
+            self._losses, self._losses_of = await self.ask("losses"), made
+        return self._losses
+
+
+async def nothing() -> None:
+    """The job that only draws."""
+
+
+def why_not(how: str, ended: str | None) -> str:
+    """Why a move did not move."""
+    if how in ("back", "back_stage", "back_step"):
+        return "this is the beginning"
+    return f"generation has ended ({ended})" if ended else "this is the end"
