@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from torch import Tensor
-
 from engine.ops.core import Cell, Explanation, Operands, Operation, pick
 from engine.states import Axes, IndexMap, State, View
 
 if TYPE_CHECKING:
-    from engine.walk import Walk
+    from engine.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +26,9 @@ class Source:
 class Record:
     """One state of a walk. `value` is fetched from the walk, which computes or replays it."""
 
-    __slots__ = ("_walk", "aside", "axes", "name", "operation", "role", "sources", "step")
+    __slots__ = ("_history", "aside", "axes", "name", "operation", "role", "sources", "step")
 
-    def __init__(self, state: State, step: int, parameters: dict[int, str], walk: Walk):
+    def __init__(self, state: State, step: int, parameters: dict[int, str], history: History):
         self.name = state.name
         self.step = step if state.step is None else state.step
         self.operation: Operation = state.operation
@@ -38,19 +36,19 @@ class Record:
         self.axes: Axes = state.axes
         self.role = state.role
         self.aside = state.aside
-        self._walk = ref(walk)
+        self._history = ref(history)
 
     @property
-    def walk(self) -> Walk:
-        walk = self._walk()
-        if walk is None:
+    def history(self) -> History:
+        history = self._history()
+        if history is None:
             raise ReferenceError(f"the walk that saw {self.name} is gone")
-        return walk
+        return history
 
     @property
     def value(self) -> Any:
         """The tensor, text or list of texts that stood at this step."""
-        return self.walk.fetch(self.name, self.step)
+        return self.history.fetch(self.name, self.step)
 
     @property
     def kind(self) -> str:
@@ -80,7 +78,7 @@ class Record:
         """Which states of this step use state `name` on the way to the loss, as which operand."""
         return [
             (record, k)
-            for record in self.walk.records(self.step)
+            for record in self.history.records(self.step)
             if record.role == "activation" and not record.aside
             for k, source in enumerate(record.sources)
             if source.name == name
@@ -96,7 +94,7 @@ class Record:
         to = Explanation(
             self.name, self.step, cell, pick(value, cell), self.formula, self.operation.combine
         )
-        self.operation.explain(cell, Operands(self, self.walk.fetch), to)
+        self.operation.explain(cell, Operands(self, self.history.fetch), to)
         return to
 
 
@@ -115,12 +113,12 @@ class PartRecord(Record):
         self.axes = whole.axes
         self.role = whole.role
         self.aside = True
-        self._walk = whole._walk
+        self._history = whole._history
 
     def explain(self, cell: Cell = ()) -> Explanation:
         check_cell(self.name, cell, self.shape)
         to = Explanation(self.name, self.step, cell, pick(self.value, cell), self.formula, "sum")
-        operands = Operands(self.whole, self.walk.fetch)
+        operands = Operands(self.whole, self.history.fetch)
         self.operation.explain_part(self.part, cell, operands, to)
         return to
 
@@ -145,11 +143,3 @@ def check_cell(name: str, cell: Cell, shape: tuple[int, ...]) -> None:
     fits = len(cell) == len(shape) and all(0 <= i < n for i, n in zip(cell, shape, strict=True))
     if not fits:
         raise IndexError(f"{name} has no cell {list(cell)}: its shape is {list(shape)}")
-
-
-def nbytes(value: Any) -> int:
-    """What holding a value costs, its kept gradient included."""
-    if isinstance(value, Tensor):
-        kept = value.grad if value.is_leaf or value.retains_grad else None
-        return value.nbytes + (0 if kept is None else kept.nbytes)
-    return 0  # texts and windows belong to the data, which stays whatever the walk holds

@@ -1,27 +1,21 @@
-"""A walk: the states seen so far, a cursor over them, forward and back.
+"""A walk: a cursor over the states of a process, forward and back.
 
-Going forward drives the process one state at a time. Going back reads what is held; what had to
-be let go of is made again, by restoring the snapshot of an earlier step on a replica of the
-process and driving that: the same numbers, bit for bit.
+Going forward drives the process one state at a time; going back reads what was seen (see
+`engine.history`).
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from engine.errors import UsageError
+from engine.history import History
 from engine.maps import stage_of
-from engine.ops import given
-from engine.ops.gradients import GradientOf
-from engine.processes import Process, Snapshot
-from engine.records import PartRecord, Record, nbytes
-from engine.states import State, States, drain
+from engine.processes import Process
+from engine.records import Record
+from engine.states import State, States
 
 MEGABYTE = 2**20
 
@@ -34,72 +28,20 @@ class Position:
     index: int
 
 
-class ValueStore:
-    """Values by (step, name), the least recently read let go of first when over `budget` bytes."""
-
-    def __init__(self, budget: int):
-        self.budget = budget
-        self.held = 0
-        self._values: OrderedDict[tuple[int, str], tuple[Any, int]] = OrderedDict()
-
-    def get(self, key: tuple[int, str]) -> Any:
-        entry = self._values.get(key)
-        if entry is None:
-            return None
-        self._values.move_to_end(key)
-        return entry[0]
-
-    def put(self, key: tuple[int, str], value: Any) -> None:
-        self.drop(key)
-        size = nbytes(value)
-        self._values[key] = (value, size)
-        self.held += size
-        self.trim(self.budget)
-
-    def drop(self, key: tuple[int, str]) -> None:
-        entry = self._values.pop(key, None)
-        if entry is not None:
-            self.held -= entry[1]
-
-    def trim(self, budget: int) -> None:
-        """Let go of old values until `budget` is met; the newest stays, whatever its size."""
-        self.budget = budget
-        while self.held > budget and len(self._values) > 1:
-            _, (_, size) = self._values.popitem(last=False)
-            self.held -= size
-
-    def measure_again(self, keys: Iterable[tuple[int, str]]) -> None:
-        """Values grow when backward gives them their gradients."""
-        for key in keys:
-            if key in self._values:
-                value, size = self._values[key]
-                now = nbytes(value)
-                self._values[key] = (value, now)
-                self.held += now - size
-        self.trim(self.budget)
-
-
 class Walk:
     """Forward and back through the states of a process.
 
     budget  bytes the walk may hold beyond what the step in progress needs itself
+    losses  the loss of step 1, 2, … so far
     """
-
-    STEPS_LISTED = 256  # steps whose records are kept; older ones are listed again by a replay
 
     def __init__(self, process: Process, budget: int = 256 * MEGABYTE):
         self.process = process
-        self.budget = budget
-        self.losses: list[float] = []  # loss of step 1, 2, …
-        self._values = ValueStore(budget)
-        self._listed: OrderedDict[int, list[Record]] = OrderedDict()
-        self._snapshots: dict[int, Snapshot] = {0: process.snapshot(0)}
-        self._twin: Process | None = None
-        self._names = process.parameter_names()
-        self.frontier = 0  # the step being made, or the last made
+        self.history = History(process, budget)
+        self.losses: list[float] = []
         self._live: States | None = process.states(0)
         self._sent: State | None = None
-        self._listed[0] = []
+        self._failure: Exception | None = None  # why the step in progress cannot go on
         self._advance()
         self.cursor = Position(0, 0)
 
@@ -196,11 +138,6 @@ class Walk:
                 return True
         return False
 
-    @property
-    def ended_step(self) -> int:
-        """The last step that has ended: its parameters are the ones that stand now."""
-        return self.frontier if self._live is None else max(0, self.frontier - 1)
-
     def _stage_of(self, record: Record, step: int) -> str:
         return stage_of(self.process.map, record.name, step)
 
@@ -236,33 +173,22 @@ class Walk:
         """Make the next state of the step in progress. False when the step has ended."""
         if self._live is None:
             return False
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
         try:
             state = next(self._live) if self._sent is None else self._live.send(self._sent)
+            record = self.history.see(state)
         except StopIteration:
             self._live = self._sent = None
-            self._end_step()
+            self.history.end()
             return False
-        record = Record(state, self.frontier, self._names, self)
-        records = self._listed[self.frontier]
-        records.append(record)
-        if not state.aside:
-            self._keep(record, state)
-            if record.name == "loss" and record.step == len(self.losses) + 1:
-                self.losses.append(state.value.item())
+        except Exception as error:  # a generator that failed cannot go on: tell it every time
+            self._failure = error
+            raise
+        if record.name == "loss" and record.step == len(self.losses) + 1:
+            self.losses.append(state.value.item())
         self._sent = state
         return True
-
-    def _keep(self, record: Record, state: State) -> None:
-        state.finish()
-        self._values.put((record.step, record.name), state.value)
-
-    def _end_step(self) -> None:
-        step = self.frontier
-        self._values.measure_again((step, record.name) for record in self._listed[step])
-        self._snapshots[step] = self.process.snapshot(step)
-        self._trim_snapshots()
-        while len(self._listed) > self.STEPS_LISTED:
-            self._listed.popitem(last=False)
 
     def _begin(self, step: int) -> bool:
         """Finish the step in progress and begin the next. False where the process has ended."""
@@ -270,162 +196,36 @@ class Walk:
             pass
         if self.process.ended(step - 1) is not None:
             return False
-        self.frontier = step
+        self.history.begin(step)
         self._live = self.process.states(step)
-        self._listed[step] = []
         return self._advance()
 
     # --- reading ----------------------------------------------------------------------------
 
-    def records(self, step: int) -> list[Record]:
-        """The states of a step, in order, as far as they are made.
+    @property
+    def frontier(self) -> int:
+        """The step in progress, or the last one made."""
+        return self.history.frontier
 
-        Raises UsageError for a step that is not begun.
-        """
-        if step not in self._listed:
-            self._replay(step, ())
-        return self._listed[step]
-
-    def record(self, name: str, step: int) -> Record | None:
-        """The state (or part of one) of that name at that step, where there is one."""
-        if name.startswith("parameters."):
-            return self._parameter(name, step)
-        for record in self.records(step):
-            if record.name == name:
-                return record
-        whole, _, part = name.rpartition(".")
-        for record in self.records(step):
-            if record.name == whole and part in record.operation.parts:
-                return PartRecord(record, part)
-        return None
-
-    def _parameter(self, name: str, step: int) -> Record | None:
-        """A stored parameter after `step` steps; in the step in progress, as it stands now."""
-        axes = self.process.axes.get(name.removeprefix("parameters."))
-        if axes is None or step > self.frontier:
-            return None
-        step = min(step, self.ended_step)
-        state = given(name, None, axes, "as it stood when the step had ended", role="parameter")
-        return Record(state, step, self._names, self)
-
-    def fetch(self, name: str, step: int) -> Any:
-        """The value of state `name` at `step`, as it stood then: held, computed from what it was
-        made of, or replayed. Raises KeyError where there is none."""
-        value = self._values.get((step, name))
-        if value is None:
-            value = self._from_snapshot(name, step)
-        if value is None:
-            value = self._compute(name, step)
-        if value is None:
-            self._replay(step, (name,))
-            value = self._values.get((step, name))
-        if value is None:
-            raise KeyError(f"no value of {name} at step {step}")
-        return value
-
-    def _from_snapshot(self, name: str, step: int) -> Any:
-        """Parameters, and what an optimizer keeps, after a step that has ended."""
-        first = self._snapshots.get(0)
-        if first is None or first.get(name) is None:
-            return None
-        snapshot = self._snapshots.get(step)
-        if snapshot is None and step < self.frontier:
-            snapshot = self._replay(step, (), to_the_end=True)
-        return None if snapshot is None else snapshot.get(name)
-
-    def _compute(self, name: str, step: int) -> Any:
-        """An aside, or a part of a state, from the values of its sources."""
-        record = self.record(name, step)
-        if record is None or not record.aside:
-            return None
-        if isinstance(record.operation, GradientOf) and not self._gradient_kept(record):
-            return None
-        values = []
-        for source in record.sources:
-            value = self.fetch(source.name, source.step)
-            values.append(value if source.index_map is None else source.index_map(value))
-        with torch.no_grad():  # a graph would hold what its backward needs, uncounted
-            if isinstance(record, PartRecord):
-                made = record.operation.take_apart(*values)[record.part]
-            else:
-                made = record.operation.compute(*values)
-        self._values.put((step, name), made)
-        return made
-
-    def _gradient_kept(self, record: Record) -> bool:
-        """Whether the state itself is held with its gradient (else the step is made again)."""
-        source = record.sources[0]
-        value = self._values.get((source.step, source.name))
-        return value is not None and value.retains_grad and value.grad is not None
-
-    # --- snapshots and replay ---------------------------------------------------------------
+    @property
+    def ended_step(self) -> int:
+        """The last step that has ended."""
+        return self.history.ended_step
 
     @property
     def held_bytes(self) -> int:
         """What the walk holds: values and snapshots."""
-        return self._values.held + sum(each.nbytes for each in self._snapshots.values())
+        return self.history.held_bytes
 
-    def _trim_snapshots(self) -> None:
-        """Thin out snapshots to half the budget: the first and the newest stay, and those between
-        whose neighbours are closest go first."""
-        while sum(each.nbytes for each in self._snapshots.values()) > self.budget // 2:
-            steps = sorted(self._snapshots)
-            if len(steps) <= 2:
-                break
-            gaps = {b: c - a for a, b, c in zip(steps, steps[1:], steps[2:], strict=False)}
-            del self._snapshots[min(gaps, key=lambda step: (gaps[step], step))]
-        taken = sum(each.nbytes for each in self._snapshots.values())
-        self._values.trim(max(0, self.budget - taken))
+    def records(self, step: int) -> list[Record]:
+        """The states of a step, in order, as far as they are made. Raises UsageError for a step
+        that is not begun."""
+        return self.history.records(step)
 
-    def _replay(
-        self, step: int, wanted: tuple[str, ...], to_the_end: bool = False
-    ) -> Snapshot | None:
-        """Make a step again on a replica: its records, the values of `wanted`, or (to the end)
-        the snapshot after it."""
-        if not 0 <= step <= self.frontier:
-            raise UsageError(f"there is no step {step} yet: steps 0 to {self.frontier} are begun")
-        twin = self._stand_before(step)
-        names = twin.parameter_names()
-        records: list[Record] = []
-        missing = set(wanted)
-        states = twin.states(step)
-        try:
-            state = next(states)
-            while True:
-                record = Record(state, step, names, self)
-                records.append(record)
-                if not state.aside:
-                    state.finish()
-                if record.name in missing:
-                    missing.discard(record.name)
-                    self._values.put((step, record.name), without_graph(state.value))
-                    if step in self._listed and not missing and not to_the_end:
-                        return None
-                state = states.send(state)
-        except StopIteration:
-            pass
-        if step not in self._listed:
-            self._listed[step] = records
-            self._listed.move_to_end(step, last=False)
-        if not to_the_end:
-            return None
-        snapshot = self._snapshots[step] = twin.snapshot(step)
-        self._trim_snapshots()
-        return snapshot
+    def record(self, name: str, step: int) -> Record | None:
+        """The state, part of one, or parameter of that name at that step, where there is one."""
+        return self.history.record(name, step)
 
-    def _stand_before(self, step: int) -> Process:
-        """A replica that stands where `step` begins."""
-        if self._twin is None:
-            self._twin = self.process.replica()
-        twin = self._twin
-        if step > 0:
-            at = max(known for known in self._snapshots if known < step)
-            twin.restore(self._snapshots[at])
-            for between in range(at + 1, step):
-                drain(twin.states(between))
-        return twin
-
-
-def without_graph(value: Any) -> Any:
-    """The same numbers, holding nothing that a backward pass would need."""
-    return value.detach() if isinstance(value, Tensor) else value
+    def fetch(self, name: str, step: int) -> Any:
+        """The value of a state as it stood then. Raises KeyError where there is none."""
+        return self.history.fetch(name, step)

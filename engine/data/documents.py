@@ -30,7 +30,7 @@ def read_documents(path: str, lines: bool = False) -> list[str]:
     if b"\0" in raw:
         raise UsageError(f"{path!r} holds NUL bytes, so it is not text: give --text a UTF-8 file")
     try:
-        text = raw.decode("utf-8-sig")
+        text = raw.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{path!r} is not UTF-8 (byte {error.start} is 0x{raw[error.start]:02x}):"

@@ -11,10 +11,10 @@ from engine.errors import UsageError
 from engine.generation.decoding import Chooser, Greedy, choose
 from engine.models.base import StatesModel
 from engine.ops import Rule, block, by_rule, cumulative_sum, given, softmax
-from engine.ops.core import Cell
+from engine.ops.core import Cell, Explanation, Operands, Operation, chooses
 from engine.ops.data import CUMULATIVE_SUM
 from engine.processes import Snapshot
-from engine.states import States
+from engine.states import State, States
 from engine.text.vocabulary import Vocabulary
 from engine.text.words import tokenize
 
@@ -87,7 +87,7 @@ class Generation:
         probabilities = yield softmax("probabilities", allowed)
         yield cumulative_sum("cdf", probabilities)
         draw = self.chooser.draw(step)
-        choice = yield by_rule("choice", choosing(draw), (probabilities,), ())
+        choice = yield State("choice", Choose(draw), (probabilities,), role="data")
         chosen = int(choice.value)
         stop = yield by_rule("stop", self._stopping(step), (choice,), ())
         self.ids.append(chosen)
@@ -162,16 +162,38 @@ def crop_and_pad(length: int, width: int, pad_id: int) -> Rule:
     return Rule(f"the last {width} IDs of history, <PAD> on the left", make, cite)
 
 
-def choosing(draw: float | None) -> Rule:
-    """The rule of `choice`: probabilities [1, C] -> an ID."""
+class Choose(Operation):
+    """probabilities [1, C] -> the chosen ID, by a draw or (None) greedily."""
 
-    def make(probabilities: Tensor) -> Tensor:
+    __slots__ = ("draw",)
+    combine = "rule"
+
+    def __init__(self, draw: float | None):
+        self.draw = draw
+
+    def describe(self, names: list[str]) -> str:
+        if self.draw is None:
+            return "the most probable ID (greedy)"
+        return f"the first ID whose cdf reaches the draw {self.draw:.6g}"
+
+    def compute(self, probabilities: Tensor) -> Tensor:
         cumulative = CUMULATIVE_SUM.compute(probabilities)
-        return torch.tensor(choose(probabilities[0], cumulative[0], draw))
+        return torch.tensor(choose(probabilities[0], cumulative[0], self.draw))
 
-    if draw is None:
-        return Rule("the most probable ID (greedy)", make)
-    return Rule(f"the first ID whose cdf reaches the draw {draw:.6g}", make)
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        """What decided: the highest probabilities, or the running sums around the draw."""
+        to.note = self.describe([])
+        chosen = int(operands.output)
+        probabilities = operands.value(0)[0]
+        if self.draw is None:
+            best = probabilities.topk(min(3, len(probabilities))).indices.tolist()
+            to.terms = [chooses(operands.cell(0, (0, i)), f"ID {i}") for i in best]
+            return
+        allowed = (probabilities > 0).nonzero().flatten().tolist()
+        at = allowed.index(chosen)
+        for i in allowed[max(0, at - 1) : at + 1]:
+            reached = "chosen" if i == chosen else "below the draw"
+            to.terms.append(chooses(operands.named("cdf", (0, i)), f"ID {i}, {reached}"))
 
 
 def without_gradients(states: States) -> States:

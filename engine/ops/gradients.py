@@ -40,7 +40,7 @@ class GradientOf(Operation):
             formulas.append(rule.format(**names))
             for at in its.cells_at(k, cell):
                 to.terms.extend(user.operation.gradient(k, at, its))
-        to.formula = f"{to.formula} = " + " + ".join(dict.fromkeys(formulas)) if formulas else "0"
+        to.formula += " = " + (" + ".join(dict.fromkeys(formulas)) or "0")
         if not to.terms:
             to.note = "nothing in this batch depends on this cell"
 

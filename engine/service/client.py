@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 from engine.errors import TensorstepError
@@ -38,6 +39,7 @@ class Client:
     """A private worker: `start`, then `ask` as often as wanted, then `close`.
 
     Requests may be asked without waiting for earlier answers; they are answered in order.
+    `on_death` is called when the worker is gone, also where nobody waits for an answer.
     """
 
     def __init__(self, command: tuple[str, ...] = COMMAND):
@@ -48,6 +50,7 @@ class Client:
         self._next = 0
         self._reader: asyncio.Task[None] | None = None
         self._dead: WorkerDied | None = None
+        self.on_death: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Start the worker. Raises WorkerDied where it cannot be started."""
@@ -104,25 +107,31 @@ class Client:
         process = self._process
         if process is None or process.stdout is None:
             return
-        why = ""
         try:
             while True:
                 lengths = await process.stdout.readexactly(LENGTHS.size)
                 header_size, payload_size = decode_lengths(lengths)
                 header = decode_header(await process.stdout.readexactly(header_size))
                 payload = await process.stdout.readexactly(payload_size)
-                future = self._waiting.get(header.get("id", -1))
+                future = self._waiting.get(number_of(header))
                 if future is not None and not future.done():
                     future.set_result((header, payload))
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+            how = f"died, {ending(await process.wait())}"
         except BrokenFrame as error:
-            why = f" ({error})"
-        code = await process.wait()
-        self._dead = WorkerDied(f"the worker died{why}, {ending(code)}{self._last_words()}")
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()  # what comes after cannot be read either
+            await process.wait()
+            how = f"died: {error}, so it was ended"
+        self._is_gone(WorkerDied(f"the worker {how}{self._last_words()}"))
+
+    def _is_gone(self, dead: WorkerDied) -> None:
+        """Whoever waits, or asks from now on, is told."""
+        self._dead = self._dead or dead
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(self._dead)
+        self.on_death()
 
     def _last_words(self) -> str:
         self._said.seek(0)
@@ -147,7 +156,17 @@ class Client:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
+        self._is_gone(WorkerDied("the worker was closed"))
         self._said.close()
+
+
+def number_of(header: dict[str, Any]) -> int:
+    """Which request this is the answer to. Raises BrokenFrame where it is no answer."""
+    number, result, error = (header.get(key) for key in ("id", "result", "error"))
+    told = isinstance(error, dict) and isinstance(error.get("sentence"), str)
+    if not isinstance(number, int) or not (told or isinstance(result, dict)):
+        raise BrokenFrame(f"a frame with {', '.join(header) or 'nothing'} is no answer")
+    return number
 
 
 def ending(code: int) -> str:

@@ -22,7 +22,8 @@ class BrokenFrame(Exception):
 
 def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
     """One frame."""
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    written = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
+    text = written.encode("utf-8", "surrogatepass")  # a file name need not be UTF-8
     return LENGTHS.pack(len(text), len(payload)) + text + payload
 
 
@@ -38,7 +39,7 @@ def decode_header(raw: bytes) -> dict[str, Any]:
     """The header. Raises BrokenFrame where it is not a JSON object."""
     try:
         header = json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenFrame(f"a header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise BrokenFrame("a header is not a JSON object")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from engine.data.documents import WORKED_SENTENCE
 from engine.data.preparation import Prepared, prepare
 from engine.data.sampling import FixedRows, SampledRows
 from engine.errors import UsageError
@@ -19,6 +20,7 @@ from engine.training.trainer import Training, train
 from engine.walk import Walk
 
 WORKED_ROWS = (2, 3)
+WORKED_PROMPT = "Lily found"
 WORKED_WIDTHS = {"d": 4, "k": 3, "v": 2, "h": 8}
 BATCH = 2
 
@@ -28,7 +30,9 @@ class Session:
 
     def __init__(self, options: Options):
         self.options = options
-        self.prepared: Prepared = prepare(options.documents(), options.context)
+        documents = options.documents()
+        self.worked = documents == [WORKED_SENTENCE]
+        self.prepared: Prepared = prepare(documents, options.context)
         self._walks: dict[tuple[str, str], Walk] = {}
         self.batches()  # rows that are not there are told at once
 
@@ -67,7 +71,7 @@ class Session:
         """Which windows each step trains on. Raises UsageError for rows that are not there."""
         options, count = self.options, len(self.prepared.windows)
         rows = options.rows
-        if rows is None and options.batch is None and options.worked and options.context == 4:
+        if rows is None and options.batch is None and self.worked:
             rows = WORKED_ROWS
         if rows is None:
             return SampledRows(count, options.batch or BATCH, options.seed)
@@ -96,9 +100,9 @@ class Session:
         return Generation(training.model, words, prompt, options.tokens, self.chooser())
 
     def first_words(self) -> str:
-        """The beginning of the first training document: its first two tokens, as written."""
-        if self.options.worked:
-            return "Lily found"
+        """The beginning of the first training document: its first two tokens."""
+        if self.worked:
+            return WORKED_PROMPT
         words = self.prepared.vocabulary
         ids = self.prepared.windows.ids[1:3].tolist()
         return " ".join(words.itos[i] for i in ids if i != words.eos_id)

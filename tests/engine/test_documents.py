@@ -48,7 +48,7 @@ def test_lines_without_a_token_are_no_documents(tmp_path: Path):
         (b"Lily\0found", "holds NUL bytes, so it is not text"),
         ("Lily found".encode("utf-16"), "holds NUL bytes, so it is not text"),
         (b"caf\xe9", r"is not UTF-8 \(byte 3 is 0xe9\): convert it, for example with iconv"),
-        (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte \d is 0xff\)"),
+        (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 5 is 0xff\)"),
         (b" \n\t\r\n ", "holds no token: give a text with at least one word or mark"),
         (b"\xef\xbb\xbf", "holds no token"),
     ],
@@ -63,16 +63,9 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path, content: bytes, sentence
     assert "\n" not in str(told.value)
 
 
-def test_the_place_of_a_wrong_byte_counts_the_mark_too(tmp_path: Path):
-    """Byte 5 of the file, where a byte order mark is its first three."""
-    path = written(tmp_path, b"\xef\xbb\xbfab\xff")
-    with pytest.raises(UsageError, match="byte 5 is 0xff"):
-        read_documents(path)
-
-
 def test_no_file_a_directory_and_one_that_may_not_be_read(tmp_path: Path):
     missing = str(tmp_path / "missing.txt")
-    with pytest.raises(UsageError, match="there is no file .*missing.txt': check the path"):
+    with pytest.raises(UsageError, match=r"there is no file .*missing.txt': check the path"):
         read_documents(missing)
     with pytest.raises(UsageError, match="is a directory: give --text a UTF-8 text file"):
         read_documents(str(tmp_path))

@@ -96,14 +96,13 @@ def test_rows_that_are_not_there(rows: tuple[int, ...]):
         Session(Options(rows=rows))
 
 
-def test_the_worked_rows_need_the_worked_context():
-    """With another context the windows differ: batches are drawn instead."""
-    walk = Session(Options(context=2)).walk("training")
-    walk.seek(1)
-    generator = torch.Generator().manual_seed(10_011)
-    rows = torch.randint(7, (2,), generator=generator)
-    contexts = Session(Options(context=2)).prepared.windows.contexts
-    assert torch.equal(walk.fetch("batch.X", 1), contexts[rows])
+def test_the_worked_rows_go_with_any_context_and_however_the_sentence_is_given():
+    """Windows 2 and 3 of "Lily found a red ball.": before `a` and before `red`."""
+    for options in (Options(context=2), Options(context=2, sentence="Lily found a red ball.")):
+        walk = Session(options).walk("training")
+        walk.seek(1)
+        assert walk.fetch("batch.X", 1).tolist() == [[8, 7], [7, 5]]
+        assert walk.fetch("batch.y", 1).tolist() == [5, 9]
 
 
 def test_the_largest_seed():

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 import engine
-from engine import FixedDraw, SeededDraws, UsageError, Walk, drain
+from engine import FixedDraw, SeededDraws, TensorstepError, UsageError, Walk, drain
 from engine.maps import stage_of
 from engine.service.options import Options
 from engine.service.session import Session
@@ -316,6 +316,27 @@ def test_losses_so_far():
     assert walk.losses == [expected[1, "loss"].item(), expected[2, "loss"].item()]
 
 
+def test_a_step_that_fails_tells_so_every_time():
+    """Logits that are NaN leave nothing to choose from: the walk stays where that is seen, says
+    why whenever it is asked to go on, and can still go back."""
+    process = generation("mlp")
+    with torch.no_grad():
+        process.model.vocab_head.bias.fill_(torch.nan)
+    walk = Walk(process)
+    walk.seek(1, "cdf")
+    for go_on in (walk.forward, walk.forward, walk.next_step, lambda: walk.seek(2)):
+        with pytest.raises(TensorstepError, match="no token has a probability above 0"):
+            go_on()
+    assert position(walk) == (1, "cdf")
+    assert [record.name for record in walk.records(1)][-2:] == ["probabilities", "cdf"]
+    assert walk.record("choice", 1) is None
+    assert walk.back()
+    assert walk.current.value.isnan().all()
+    while walk.back():
+        assert walk.current.value is not None
+    assert position(walk) == (0, "prompt")
+
+
 # --- several walks ---------------------------------------------------------------------------
 
 
@@ -457,7 +478,7 @@ def test_steps_beyond_the_listed_ones_are_listed_again():
     """More steps than records are kept of: the first ones come back by a replay."""
     process = training("mlp", keep_gradients=False)
     walk = Walk(process)
-    walk.seek(Walk.STEPS_LISTED + 20)
+    walk.seek(walk.history.STEPS_LISTED + 20)
     expected = trace(training("mlp", keep_gradients=False), 3)
     for step in (0, 1, 3):
         names = [name for at, name in expected if at == step]

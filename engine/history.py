@@ -1,0 +1,243 @@
+"""What a walk has seen, by step and name: held within a budget of bytes, and made again, bit for
+bit, where it was let go of.
+
+A value that is no longer held is computed from its sources where nothing else is needed (asides),
+or replayed: the snapshot of an earlier step is restored on a replica of the process, and that is
+driven up to the state that is wanted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.errors import UsageError
+from engine.ops import given
+from engine.ops.gradients import GradientOf
+from engine.processes import Process, Snapshot
+from engine.records import PartRecord, Record
+from engine.states import State, drain
+from engine.values import ValueStore
+
+
+class History:
+    """The records, values and snapshots of a process that is driven step by step.
+
+    budget    bytes that may be held beyond what the step in progress needs itself
+    frontier  the step in progress, or the last one made
+    """
+
+    STEPS_LISTED = 256  # steps whose records are kept; older ones are listed again by a replay
+
+    def __init__(self, process: Process, budget: int):
+        self.process = process
+        self.budget = budget
+        self.frontier = 0
+        self.in_progress = True
+        self._values = ValueStore(budget)
+        self._listed: OrderedDict[int, list[Record]] = OrderedDict({0: []})
+        self._snapshots: dict[int, Snapshot] = {0: process.snapshot(0)}
+        self._near: Snapshot | None = None  # where the last replay began
+        self._twin: Process | None = None
+        self._names = process.parameter_names()
+
+    # --- seeing -----------------------------------------------------------------------------
+
+    def begin(self, step: int) -> None:
+        """A step is begun."""
+        self.frontier = step
+        self.in_progress = True
+        self._listed[step] = []
+
+    def see(self, state: State) -> Record:
+        """Record the next state of the step in progress, computed unless it is an aside."""
+        record = Record(state, self.frontier, self._names, self)
+        if not state.aside:
+            state.finish()
+            self._values.put((record.step, record.name), state.value)
+        self._listed[self.frontier].append(record)
+        return record
+
+    def end(self) -> None:
+        """The step in progress has ended."""
+        step = self.frontier
+        self.in_progress = False
+        self._values.measure_again((step, record.name) for record in self._listed[step])
+        self._snapshots[step] = self.process.snapshot(step)
+        self._trim_snapshots()
+        while len(self._listed) > self.STEPS_LISTED:
+            self._listed.popitem(last=False)
+
+    @property
+    def ended_step(self) -> int:
+        """The last step that has ended: its parameters are the ones that stand now."""
+        return max(0, self.frontier - 1) if self.in_progress else self.frontier
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def records(self, step: int) -> list[Record]:
+        """The states of a step, in order, as far as they are made.
+
+        Raises UsageError for a step that is not begun.
+        """
+        if step not in self._listed:
+            self._replay(step, ())
+        return self._listed[step]
+
+    def record(self, name: str, step: int) -> Record | None:
+        """The state (or part of one) of that name at that step, where there is one."""
+        if name.startswith("parameters."):
+            return self._parameter(name, step)
+        for record in self.records(step):
+            if record.name == name:
+                return record
+        whole, _, part = name.rpartition(".")
+        for record in self.records(step):
+            if record.name == whole and part in record.operation.parts:
+                return PartRecord(record, part)
+        return None
+
+    def _parameter(self, name: str, step: int) -> Record | None:
+        """A stored parameter after `step` steps; in the step in progress, as it stands now."""
+        axes = self.process.axes.get(name.removeprefix("parameters."))
+        if axes is None or step > self.frontier:
+            return None
+        step = min(step, self.ended_step)
+        state = given(name, None, axes, "as it stood when the step had ended", role="parameter")
+        return Record(state, step, self._names, self)
+
+    def fetch(self, name: str, step: int) -> Any:
+        """The value of state `name` at `step`, as it stood then: held, computed from what it was
+        made of, or replayed. Raises KeyError where there is none."""
+        value = self._values.get((step, name))
+        if value is None:
+            value = self._from_snapshot(name, step)
+        if value is None:
+            value = self._compute(name, step)
+        if value is None:
+            self._replay(step, (name,))
+            value = self._values.get((step, name))
+        if value is None:
+            raise KeyError(f"no value of {name} at step {step}")
+        return value
+
+    def _from_snapshot(self, name: str, step: int) -> Any:
+        """Parameters, and what an optimizer keeps, after a step that has ended."""
+        first = self._snapshots.get(0)
+        if first is None or first.get(name) is None:
+            return None
+        snapshot = self._snapshots.get(step)
+        if snapshot is None and step < self.frontier:
+            snapshot = self._replay(step, (), to_the_end=True)
+        return None if snapshot is None else snapshot.get(name)
+
+    def _compute(self, name: str, step: int) -> Any:
+        """An aside, or a part of a state, from the values of its sources."""
+        record = self.record(name, step)
+        if record is None or not record.aside:
+            return None
+        if isinstance(record.operation, GradientOf) and not self._gradient_kept(record):
+            return None
+        values = []
+        for source in record.sources:
+            value = self.fetch(source.name, source.step)
+            values.append(value if source.index_map is None else source.index_map(value))
+        with torch.no_grad():  # a graph would hold what its backward needs, uncounted
+            if isinstance(record, PartRecord):
+                made = record.operation.take_apart(*values)[record.part]
+            else:
+                made = record.operation.compute(*values)
+        self._values.put((step, name), made)
+        return made
+
+    def _gradient_kept(self, record: Record) -> bool:
+        """Whether the state itself is held with its gradient (else the step is made again)."""
+        source = record.sources[0]
+        value = self._values.get((source.step, source.name))
+        return value is not None and value.retains_grad and value.grad is not None
+
+    # --- snapshots and replay ---------------------------------------------------------------
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held: values and snapshots."""
+        return self._values.held + self._snapshot_bytes
+
+    @property
+    def _snapshot_bytes(self) -> int:
+        near = 0 if self._near is None else self._near.nbytes
+        return near + sum(each.nbytes for each in self._snapshots.values())
+
+    def _trim_snapshots(self) -> None:
+        """Thin out snapshots to half the budget: the first and the newest stay, and those between
+        whose neighbours are closest go first."""
+        while self._snapshot_bytes > self.budget // 2:
+            steps = sorted(self._snapshots)
+            if len(steps) <= 2:
+                break
+            gaps = {b: c - a for a, b, c in zip(steps, steps[1:], steps[2:], strict=False)}
+            del self._snapshots[min(gaps, key=lambda step: (gaps[step], step))]
+        self._values.trim(max(0, self.budget - self._snapshot_bytes))
+
+    def _replay(
+        self, step: int, wanted: tuple[str, ...], to_the_end: bool = False
+    ) -> Snapshot | None:
+        """Make a step again on a replica: its records, the values of `wanted`, or (to the end)
+        the snapshot after it."""
+        if not 0 <= step <= self.frontier:
+            raise UsageError(f"there is no step {step} yet: steps 0 to {self.frontier} are begun")
+        twin = self._stand_before(step)
+        names = twin.parameter_names()
+        records: list[Record] = []
+        missing = set(wanted)
+        states = twin.states(step)
+        try:
+            state = next(states)
+            while True:
+                record = Record(state, step, names, self)
+                records.append(record)
+                if not state.aside:
+                    state.finish()
+                if record.name in missing:
+                    missing.discard(record.name)
+                    self._values.put((step, record.name), without_graph(state.value))
+                    if step in self._listed and not missing and not to_the_end:
+                        return None
+                state = states.send(state)
+        except StopIteration:
+            pass
+        if step not in self._listed:
+            self._listed[step] = records
+            self._listed.move_to_end(step, last=False)
+        if not to_the_end:
+            return None
+        snapshot = self._snapshots[step] = twin.snapshot(step)
+        self._trim_snapshots()
+        return snapshot
+
+    def _stand_before(self, step: int) -> Process:
+        """A replica that stands where `step` begins."""
+        if self._twin is None:
+            self._twin = self.process.replica()
+        twin = self._twin
+        if step == 0:
+            return twin
+        known = [each for each in self._snapshots.values() if each.step < step]
+        if self._near is not None and self._near.step < step:
+            known.append(self._near)
+        begin = max(known, key=lambda each: each.step)
+        twin.restore(begin)
+        if begin.step + 1 < step:  # who reads one state of a step will read its neighbours
+            for between in range(begin.step + 1, step):
+                drain(twin.states(between))
+            self._near = twin.snapshot(step - 1)
+            self._trim_snapshots()
+        return twin
+
+
+def without_graph(value: Any) -> Any:
+    """The same numbers, holding nothing that a backward pass would need."""
+    return value.detach() if isinstance(value, Tensor) else value
