@@ -4,14 +4,19 @@ value can be let go of and made again."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import ref
 
 from engine.ops.core import Cell, Explanation, Operands, Operation, pick
 from engine.states import Axes, IndexMap, State, View
 
-if TYPE_CHECKING:
-    from engine.history import History
+
+class Reader(Protocol):
+    """Where records read values from: a history of what was seen."""
+
+    def fetch(self, name: str, step: int) -> Any: ...
+
+    def records(self, step: int) -> list[Record]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Record:
 
     __slots__ = ("_history", "aside", "axes", "name", "operation", "role", "sources", "step")
 
-    def __init__(self, state: State, step: int, parameters: dict[int, str], history: History):
+    def __init__(self, state: State, step: int, parameters: dict[int, str], history: Reader):
         self.name = state.name
         self.step = step if state.step is None else state.step
         self.operation: Operation = state.operation
@@ -39,7 +44,7 @@ class Record:
         self._history = ref(history)
 
     @property
-    def history(self) -> History:
+    def history(self) -> Reader:
         history = self._history()
         if history is None:
             raise ReferenceError(f"the walk that saw {self.name} is gone")

@@ -95,7 +95,8 @@ def table(
     value = record.value
     if isinstance(value, (str, list)):
         texts = [value] if isinstance(value, str) else value[rows[0] : rows[1]]
-        return {"texts": texts, "rows": labels(walk, record, 0, fixed, rows, vocabulary)}, b""
+        numbers = [str(rows[0] + i) if record.shape else "" for i in range(len(texts))]
+        return {"texts": texts, "rows": numbers}, b""
     cells = slice_of(value, fixed, rows, columns)
     rank = len(record.shape)
     header: dict[str, Any] = {
