@@ -80,14 +80,16 @@ class Tensorstep(App[int], inherit_bindings=False):
         yield self.bottom
         yield self.small
 
+    def on_load(self) -> None:  # before the terminal is changed
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.leave_on_signal, number)
+
     def on_mount(self) -> None:
         self.table.focus()
         self.lay_out()
         self.draw_frame()
         self.say("loading the model ...")
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.leave_on_signal, number)
         self.call_after_refresh(self.start_walking)
 
     def start_walking(self) -> None:
@@ -167,9 +169,8 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.small.show([line(f"tensorstep needs {least}, this is {width}x{height}: enlarge it")])
         self.top.show([self.top_line()])
         walker = self.walker
-        if walker.state is not None:
-            stages = map_of(walker.kind, walker.model)
-            self.map_pane.show_map(stages, walker.state["stage"], walker.standing)
+        stage = walker.state["stage"] if walker.state else ""
+        self.map_pane.show_map(map_of(walker.kind, walker.model), stage, walker.standing)
 
     def top_line(self) -> Any:
         """What is walked and where: source, model, map, step, stage; and the newest loss."""

@@ -157,7 +157,10 @@ def states(
         draw=draw,
     ).check()
     last = steps if generating else steps or 1
-    asyncio.run(print_states(what, options, last, as_json, max_values))
+    try:
+        asyncio.run(print_states(what, options, last, as_json, max_values))
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def rows_of(text: str | None) -> tuple[int, ...] | None:
@@ -182,6 +185,8 @@ def open_screen(options: Options, goto: str | None, kind: str, ascii_only: bool)
     from tui.places import place_of
 
     place = None if goto is None else place_of(goto)
+    # Textual's resizes in the input are for mice; switched on late, they would stay on
+    os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
     from tui.app import Tensorstep
     from tui.glyphs import ASCII
 
@@ -195,7 +200,8 @@ def open_screen(options: Options, goto: str | None, kind: str, ascii_only: bool)
 
 def check_terminal() -> None:
     """Raises UsageError where there is no terminal, or one too small, to draw on."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last
+    if not all(each is not None and each.isatty() for each in streams) or os.environ.get("TERM") == "dumb":
         raise UsageError(
             "there is no terminal to draw on: use `tensorstep states train --json` instead"
         )
@@ -222,31 +228,33 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
+    """Run the command; tell a mistake. Returns the exit code."""
     from tui.plain import shown
 
-    code: Any
     try:
-        code = app(arguments, prog_name="tensorstep", standalone_mode=False)
-    except TensorstepError as error:
-        sentence, code = str(error), error.exit_code
-    except typer.TyperException as error:
-        sentence, code = error.format_message(), 2
-    except (KeyboardInterrupt, typer.Abort):
-        sentence, code = "interrupted", 130
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:  # a mistake of ours: one sentence, unless --debug
-        sentence, code = f"failed: {type(error).__name__}: {error} (--debug tells where)", 1
-    else:
-        return int(code or 0)
-    if DEBUG:
-        import traceback
+        return int(app(arguments, prog_name="tensorstep", standalone_mode=False) or 0)
+    except (Exception, KeyboardInterrupt) as error:
+        if DEBUG:
+            import traceback
 
-        traceback.print_exc()
+            print(getattr(error, "trace", ""), end="", file=sys.stderr)  # the worker's
+            traceback.print_exception(error)
+        sentence, code = sentence_and_code(error)
     told = " ".join(shown(part) for part in sentence.split("\n")) if not DEBUG else sentence
     print(f"tensorstep: {told}", file=sys.stderr)
-    return code if isinstance(code, int) else 1
+    return code
+
+
+def sentence_and_code(error: BaseException) -> tuple[str, int]:
+    """What the user is told, and what the command ends with."""
+    if isinstance(error, TensorstepError):
+        return str(error), error.exit_code
+    if isinstance(error, typer.TyperException):
+        return error.format_message(), 2
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
+        return "interrupted", 130
+    # a mistake of ours
+    return f"failed: {type(error).__name__}: {error} (--debug tells where)", 1
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ class Glyphs:
 
 UNICODE = Glyphs("▸", "─", "│", "╮", "╯", "◂", "→", "…", "•", "·", False)
 ASCII = Glyphs(">", "-", "|", "+", "+", "<", "->", "..", "*", "*", True)
+COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
 def glyphs_for(environment: Mapping[str, str] | None = None) -> Glyphs:
@@ -31,7 +32,10 @@ def glyphs_for(environment: Mapping[str, str] | None = None) -> Glyphs:
     values = os.environ if environment is None else environment
     if values.get("TENSORSTEP_ASCII"):
         return ASCII
-    locale = values.get("LC_ALL") or values.get("LC_CTYPE") or values.get("LANG") or ""
+    kind, general = values.get("LC_CTYPE", ""), values.get("LANG", "")
+    if kind in COERCED and general:
+        kind = ""  # put there by Python itself, in place of a locale that is not there (PEP 538)
+    locale = values.get("LC_ALL") or kind or general
     if locale and "utf" not in locale.lower():
         return ASCII
     return UNICODE

@@ -9,6 +9,7 @@ from typing import Any
 from engine.maps import GENERATION, TRAINING
 from engine.service.client import Client
 from engine.service.options import Options
+from tui.glyphs import folded
 from tui.plain import shown
 
 KINDS = {"train": TRAINING, "generate": GENERATION}
@@ -44,13 +45,17 @@ def print_json(state: dict[str, Any]) -> None:
 
 
 def print_readable(state: dict[str, Any]) -> None:
-    """A heading, then the values: rows of numbers, or texts as data."""
+    """A heading, then the values: rows of numbers, or texts as data; all of it in ASCII where the
+    output takes nothing else."""
     axes = ", ".join(f"{a} {n}" for a, n in zip(state["axes"], state["shape"], strict=True))
     heading = f"step {state['step']}  {state['stage']}  {state['name']}  [{axes}]  {state['role']}"
-    lines = [heading, f"    {shown(state['formula'])}"]
+    lines = [heading, f"    {state['formula']}"]
+    ascii_only = "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    if ascii_only:
+        lines = [folded(line) for line in lines]
     if "values" in state:
         lines += [f"    {row}" for row in readable_rows(state["values"])]
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(shown(line, ascii_only) for line in lines) + "\n")
     sys.stdout.flush()
 
 
@@ -64,4 +69,4 @@ def readable_rows(values: Any) -> list[str]:
 
 
 def readable(value: Any) -> str:
-    return f"{value:10.4f}" if isinstance(value, float) else shown(str(value))
+    return f"{value:10.4f}" if isinstance(value, float) else str(value)

@@ -59,6 +59,7 @@ class Walker:
         Raises TensorstepError where the worker cannot open what was asked for, fails or dies; any
         other mistake of the user is said, and the walk stays where it is.
         """
+        self.client.on_death = lambda: self.jobs.put_nowait(self.notice_death)
         await self.client.start()
         await self.client.ask("open", options=self.options.to_json())
         self.take(await self.ask("look"))
@@ -87,6 +88,10 @@ class Walker:
         """Queue a drawing: the view or the cursor has moved."""
         if self.ready:
             self.jobs.put_nowait(nothing)
+
+    async def notice_death(self) -> None:
+        """The job that raises WorkerDied, with its last words, where no other has met it."""
+        await self.ask("look")
 
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Ask about the walk on the map and of the model that are shown."""

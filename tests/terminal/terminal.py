@@ -25,7 +25,7 @@ from typing import Any
 import pyte
 
 COMMAND = str(Path(sys.executable).parent / "tensorstep")
-PATIENCE = 60.0  # seconds until a screen that does not come is an error
+PATIENCE = 30.0  # seconds until a screen that does not come is an error
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 ESCAPE, ENTER, TAB, CTRL_C, CTRL_Q = "\x1b", "\r", "\t", "\x03", "\x11"
 

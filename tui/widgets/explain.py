@@ -99,7 +99,7 @@ class ExplainPane(Lines, can_focus=True):
         value = f" {self.glyphs.times} ".join(self.number(each["value"]) for each in factors)
         note = self.data(term["note"])
         if combine == "rule":
-            return wrapped(f"  {names} = {value}", width, DIM)
+            return wrapped(f"  {names} = {value}" + (f"  {note}" if note else ""), width, DIM)
         contribution = self.number(term["contribution"]).rjust(9)
         first = f"{contribution}  {value}" + (f"  {note}" if note else "")
         if cell_len(first) + cell_len(names) + 3 <= width:

@@ -18,7 +18,7 @@ from tui.glyphs import UNICODE, Glyphs, folded
 from tui.plain import shown
 from tui.widgets.lines import CURSOR, DIM, HERE, PLAIN, STRONG, Lines, line
 
-HEAD = 5  # lines above the rows: name, shape, example, blank, column labels
+HEAD = 4  # lines above the rows: name, shape, example, column labels
 FOOT = 2  # lines below: blank, the cell under the cursor
 LABEL = 14  # cells a row label takes where it is a token
 INDEX = 6  # and where it is a number
@@ -135,6 +135,8 @@ class TensorTable(Lines, can_focus=True):
         """Cells a row label takes: more where rows are tokens."""
         axes = self.state["axes"] if self.state else []
         down = axes[-1] if len(axes) == 1 or self.turned else axes[-2] if axes else ""
+        if self.is_text:
+            return INDEX
         tokens = down in ("C", "S", "1") or (down == "w" and len(axes) > 2)
         return LABEL if tokens else INDEX
 
@@ -220,7 +222,7 @@ class TensorTable(Lines, can_focus=True):
     def draw(self) -> None:
         if self.state is None:
             return
-        lines = [self.title(), self.shape_line(), self.caption_line(), line()]
+        lines = [self.title(), self.shape_line(), self.caption_line()]
         current = self.current
         if current is not None:
             lines.append(self.column_labels(current))
@@ -236,9 +238,17 @@ class TensorTable(Lines, can_focus=True):
         """A text from outside, as data."""
         return shown(text, self.glyphs.ascii)
 
+    @property
+    def role_below(self) -> bool:
+        """Whether the role goes to the second line, because a long name leaves it no room."""
+        state = self.state or {}
+        return (
+            cell_len(self.theirs(state["name"])) + len(ROLES[state["role"]]) + 2 > self.size.width
+        )
+
     def title(self) -> Text:
         state = self.state or {}
-        role = ROLES[state["role"]]
+        role = "" if self.role_below else ROLES[state["role"]]
         formula = self.theirs(self.ours(state["formula"]))
         name = self.theirs(state["name"])
         room = self.size.width - cell_len(name) - len(role) - 4
@@ -264,6 +274,8 @@ class TensorTable(Lines, can_focus=True):
             parts.append(("  < >", DIM))
         if not self.is_text and state["dtype"] != "float32":
             parts.append((f"   {state['dtype']}", DIM))
+        if self.role_below:
+            parts.append((f"   {ROLES[state['role']]}", DIM))
         return line(*parts)
 
     def caption_line(self) -> Text:
@@ -309,11 +321,15 @@ class TensorTable(Lines, can_focus=True):
         if not (0 <= y < len(cells.cells) and 0 <= x < len(cells.cells[y])):
             return line()
         value = cells.cells[y][x]
-        index = ",".join(map(str, self.cell))
-        name = self.theirs(self.state["name"]) + (f"[{index}]" if index else "")
+        index = f"[{','.join(map(str, self.cell))}]" if self.cell else ""
         text = self.theirs(value) if isinstance(value, str) else exact(value)
-        token = f"  {self.theirs(cells.tokens[y][x])}" if cells.tokens else ""
-        return line((f"{name} = ", DIM), (text + token, STRONG), ("   " + self.where(), DIM))
+        text += f"  {self.theirs(cells.tokens[y][x])}" if cells.tokens else ""
+        whole, where = self.theirs(self.state["name"]), "   " + self.where()
+        for name, after in ((whole, where), (self.glyphs.dots, where), (self.glyphs.dots, "")):
+            about = f"{name}{index} = "
+            if cell_len(about + text + after.rstrip()) <= self.size.width:
+                break  # a number that is cut off would be another number
+        return line((about, DIM), (text, STRONG), (after, DIM))
 
     def where(self) -> str:
         """Which part of a table that is too large to be seen at once is seen."""
