@@ -141,6 +141,10 @@ class Tensorstep(App[int], inherit_bindings=False):
     # --- drawing ------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
+        self.call_next(self.fit)  # Textual takes over the new size after this
+
+    def fit(self) -> None:
+        """Draw for another size of the terminal."""
         if self.small.is_attached:  # the first size comes before the panes
             self.lay_out()
             self.draw_frame()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -201,7 +201,10 @@ def open_screen(options: Options, goto: str | None, kind: str, ascii_only: bool)
 def check_terminal() -> None:
     """Raises UsageError where there is no terminal, or one too small, to draw on."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last
-    if not all(each is not None and each.isatty() for each in streams) or os.environ.get("TERM") == "dumb":
+    if (
+        not all(each is not None and each.isatty() for each in streams)
+        or os.environ.get("TERM") == "dumb"
+    ):
         raise UsageError(
             "there is no terminal to draw on: use `tensorstep states train --json` instead"
         )

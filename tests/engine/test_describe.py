@@ -208,8 +208,14 @@ def test_a_vocabulary_axis_is_labelled_with_tokens(session: Session):
     assert read(session, walk, "logits", 1)[0]["columns"] == words
     assert read(session, walk, "parameters.token_embedding.weight", 1)[0]["rows"] == words
     assert read(session, walk, "gradients.vocab_head.bias", 1)[0]["rows"] == words
-    header, texts = read(session, walk, "vocabulary", 0, rows=(4, 6))
-    assert texts == header["rows"] == [".", "a"]
+
+
+def test_texts_are_numbered(session: Session):
+    """The entries of the vocabulary by their IDs; a single text needs no number."""
+    header, texts = read(session, session.walk("training"), "vocabulary", 0, rows=(4, 6))
+    assert (header["rows"], texts) == (["4", "5"], [".", "a"])
+    header, texts = read(session, session.walk("generation"), "prompt", 0)
+    assert (header["rows"], texts) == ([""], ["Lily found"])
 
 
 def test_captions_and_tokens(session: Session):
@@ -223,7 +229,6 @@ def test_captions_and_tokens(session: Session):
     assert header["tokens"] == [["a"], ["red"]]
     header, cells = read(session, generation, "choice", 1)
     assert header["tokens"] == [[session.prepared.vocabulary.itos[cells[0][0]]]]
-    assert read(session, generation, "prompt", 0)[1] == ["Lily found"]
 
 
 # --- explanations ----------------------------------------------------------------------------
