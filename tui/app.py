@@ -54,6 +54,7 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.animation_level = "none"
         self.goto = goto
         self.glyphs = glyphs or glyphs_for()
+        self.set_class(self.glyphs.ascii, "ascii")
         self.tracing = debug
         self.failure: str | None = None  # what is told after the screen has closed
         self.walker = Walker(client or Client(), options, kind, self.say, self.show_state)
@@ -220,7 +221,8 @@ class Tensorstep(App[int], inherit_bindings=False):
         table.draw()
         asked = (*table.of, *table.cell)
         if asked != self._explained and self.explain_pane.display:
-            found = await walker.explanation(table.cell)
+            some = 0 not in walker.state["shape"]  # the tokens of an empty prompt are none
+            found = await walker.explanation(table.cell) if some else None
             self._explained = asked
             self.explain_pane.explain(STAGES[walker.state["stage"]], found)
 
@@ -254,7 +256,7 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.move("seek", step=0)
 
     def action_goto(self) -> None:
-        from tui.screens.sheets import Question
+        from tui.screens.question import Question
 
         def answered(text: str | None) -> None:
             if text is None:

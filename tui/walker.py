@@ -70,12 +70,12 @@ class Walker:
             job = await self.jobs.get()
             try:
                 await job()
-                if self.jobs.empty():
-                    await self.changed()
             except (WorkerDied, WorkerError):
                 raise
             except TensorstepError as error:
                 self.say(str(error), True)
+            if self.jobs.empty():
+                await self.changed()
 
     def later(self, job: Job) -> None:
         """Queue what needs the worker; before it is ready there is nothing to walk."""

@@ -30,6 +30,7 @@ UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 ESCAPE, ENTER, TAB, CTRL_C, CTRL_Q = "\x1b", "\r", "\t", "\x03", "\x11"
 
 PRIVATE_MODE = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
+POINTER = re.compile(rb"\x1b\]22;[a-z-]*\x07")  # Textual's, the shape of a pointer
 KITTY = re.compile(rb"\x1b\[([<>=])([\d;]*)u")
 QUERY = re.compile(rb"\x1b\[\?(\d+)\$p")
 
@@ -151,7 +152,7 @@ class Terminal:
         end = time.perf_counter() + patience
         while not self._shows(wanted):
             left = end - time.perf_counter()
-            if left <= 0 or (not self._read(min(left, 0.05)) and self._reap() and not self._read()):
+            if left <= 0 or (not self.read(min(left, 0.05)) and self._reap() and not self.read()):
                 if self._shows(wanted):
                     return
                 ended = "" if self.code is None else f" (it has ended with {self.code})"
@@ -163,12 +164,12 @@ class Terminal:
     def settle(self, quiet: float = 0.2, patience: float = PATIENCE) -> float:
         """Read until nothing has come for `quiet` seconds. Returns when the last byte came."""
         end = time.perf_counter() + patience
-        while self._read(quiet):
+        while self.read(quiet):
             if time.perf_counter() > end:
                 raise AssertionError("it never stops writing")
         return self.last_byte
 
-    def _read(self, patience: float = 0.0) -> bool:
+    def read(self, patience: float = 0.0) -> bool:
         """Take what is there, waiting at most `patience`. False where there was nothing."""
         if self._fd < 0 or not select.select([self._fd], [], [], patience)[0]:
             return False
@@ -179,8 +180,8 @@ class Terminal:
         self.last_byte = time.perf_counter()
         self.raw += got
         if self.watched:
-            # pyte takes "ESC [ < u" for text, and draws into the one screen it has
-            self._stream.feed(KITTY.sub(b"", got))
+            # pyte takes "ESC [ < u" for text and the pointer's shape for a title
+            self._stream.feed(POINTER.sub(b"", KITTY.sub(b"", got)))
         if self.modern:
             self._answer()
         return bool(got)
@@ -221,9 +222,9 @@ class Terminal:
         while not self._reap():
             if time.perf_counter() > end:
                 raise AssertionError(f"it does not end; the screen is\n{self.text}")
-            if not self._read(0.02) and self._fd < 0:
+            if not self.read(0.02) and self._fd < 0:
                 time.sleep(0.01)  # no descriptor left to wait on
-        while self._read():
+        while self.read():
             pass
         assert self.code is not None
         return self.code

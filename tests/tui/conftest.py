@@ -31,7 +31,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """Runs `tensorstep` with these arguments, in this process, the worker too: exit code, standard
     output, standard error."""
     monkeypatch.setattr(headless, "Client", DeskClient)
-    monkeypatch.setattr(cli, "DEBUG", False)
 
     def run(*arguments: Any) -> tuple[int, str, str]:
         capsys.readouterr()

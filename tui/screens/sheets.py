@@ -1,4 +1,4 @@
-"""Sheets over the screen: the help, a choice from a list, one line to type. Escape closes each."""
+"""Sheets over the screen: lines to read, a choice from a list. Escape closes each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container
 from textual.screen import ModalScreen
-from textual.widgets import Input
 
 from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, Lines, line
 
@@ -104,31 +103,3 @@ class Choice(Sheet[str]):
 
     def action_take(self) -> None:
         self.dismiss(self.choices[self.at][0])
-
-
-class Question(Sheet[str]):
-    """One line to type; enter answers."""
-
-    BINDINGS = [Binding("escape", "close", "close", show=False, id="question.close")]
-
-    def __init__(self, title: str, hint: str):
-        super().__init__()
-        self.heading = title
-        self.hint = hint
-
-    def compose(self) -> ComposeResult:
-        with Container(id="sheet"):
-            yield Lines(id="lines")
-            field = Input(select_on_focus=False)
-            field.cursor_blink = False  # nothing moves
-            yield field
-
-    def on_mount(self) -> None:
-        self.draw()
-        self.query_one(Input).focus()
-
-    def lines(self) -> list[Text]:
-        return [line((self.heading, STRONG)), line((self.hint, DIM)), line()]
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip() or None)

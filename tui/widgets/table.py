@@ -222,10 +222,11 @@ class TensorTable(Lines, can_focus=True):
     def draw(self) -> None:
         if self.state is None:
             return
-        lines = [self.title(), self.shape_line(), self.caption_line()]
+        labelled = bool(self.state["shape"])  # one number or text has nothing above it
+        lines = [self.title(), self.shape_line(), *([self.caption_line()] if labelled else [])]
         current = self.current
         if current is not None:
-            lines.append(self.column_labels(current))
+            lines += [self.column_labels(current)] if labelled else []
             lines += self.row_lines(current)
             lines += [line(), self.cursor_line(current)]
         self.show(lines)

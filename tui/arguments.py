@@ -1,0 +1,128 @@
+"""What can be written after `tensorstep`: one list of options for the screen and for `states`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+from engine.errors import UsageError
+from engine.maps import GENERATION, TRAINING
+from engine.service.options import SEED, Options
+
+DESCRIPTION = """\
+Step through everything a language model computes, key by key.
+
+Without options it walks the worked sentence: n next, p back, ? help, q quit.
+"""
+MAX_VALUES = 10_000
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are one sentence. Raises UsageError where argparse would exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}: see {self.prog} --help")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line, read. `command` is None for the screen. Raises UsageError."""
+    return parser().parse_args(arguments)
+
+
+def parser() -> Parser:
+    walked = walk_options()
+    made = Parser(
+        prog="tensorstep",
+        description=DESCRIPTION,
+        parents=[walked],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("--goto", metavar="STEP:STATE:CELL", help="open there: 1:weights:0,0,2")
+    made.add_argument("--map", metavar="MAP", default=TRAINING, help="training or generation")
+    made.add_argument("--seed", type=int, metavar="N", help="of parameters and batches (11)")
+    made.add_argument("--ascii", action="store_true", help="draw with ASCII alone")
+    made.add_argument("--version", action="store_true", help="print the version")
+    made.add_argument("--debug", action="store_true", help="tell of a mistake with its traceback")
+    commands = made.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    listed = commands.add_parser(
+        "states",
+        help="the same states without a screen",
+        description="Print every state of the training or the generation map, asides included.",
+        parents=[walk_options()],
+        allow_abbrev=False,
+    )
+    listed.add_argument("what", metavar="train|generate")
+    listed.add_argument(
+        "--steps", type=int, metavar="N", help="optimizer steps (1), or new tokens at most (16)"
+    )
+    listed.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help="train: of parameters and batches (11); generate: of the draws",
+    )
+    listed.add_argument("--greedy", action="store_true", help="the most probable token (default)")
+    listed.add_argument("--json", action="store_true", help="one JSON object a line")
+    listed.add_argument(
+        "--max-values",
+        type=int,
+        metavar="N",
+        default=MAX_VALUES,
+        help="leave out the values of larger states (10000)",
+    )
+    return made
+
+
+def walk_options() -> Parser:
+    """The options of what is walked: text, model, batches, training, choice of tokens. Those not
+    given are left out: `Options` has their defaults."""
+    made = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    add = made.add_argument
+    add("--model", metavar="M", help="mlp, attention or multihead")
+    add("--sentence", metavar="TEXT", help="walk this sentence")
+    add("--text", metavar="FILE", help="walk this UTF-8 file: one document, or with --lines")
+    add("--lines", action="store_true", help="every line of FILE is a document")
+    add("--context", type=int, metavar="W", help="slots of a window (4)")
+    add("--rows", type=rows_of, metavar="I,J", help="the windows of every batch")
+    add("--batch", type=int, metavar="N", help="windows drawn for each batch")
+    add("--width", type=int, metavar="D", help="width of the embedding")
+    add("--hidden", type=int, metavar="H", help="units of the hidden layer")
+    add("--heads", type=int, metavar="N", help="heads of multihead (2)")
+    add("--optimizer", metavar="NAME", help="sgd or adamw")
+    add("--lr", type=float, metavar="X", help="learning rate (0.1)")
+    add("--train-steps", type=int, metavar="N", help="training steps before generating (1)")
+    add("--prompt", metavar="TEXT", help="the text to continue")
+    add("--draw", type=float, metavar="X", help="the same draw, 0 to 1, for every token")
+    return made
+
+
+def rows_of(text: str) -> tuple[int, ...]:
+    """Window numbers written as I,J. Raises UsageError for anything else."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UsageError(f"--rows {text!r} are no windows: write their numbers as 2,3")
+    return tuple(map(int, parts))
+
+
+def options_of(given: argparse.Namespace) -> Options:
+    """What a session is opened with. Raises UsageError for options that contradict."""
+    values = {key: value for key, value in vars(given).items() if value is not None}
+    if given.command is None:
+        if given.map not in (TRAINING, GENERATION):
+            raise UsageError(f"there is no {given.map!r} map: use training or generation")
+        return Options.from_json(values).check()
+    generating = given.what == "generate"
+    if not generating and given.what != "train":
+        raise UsageError(f"there are no {given.what!r} states: use train or generate")
+    if given.steps is not None and given.steps < 1:
+        raise UsageError(f"--steps {given.steps} makes nothing: give 1 or more")
+    chosen = ("draw" in values, given.greedy, generating and "seed" in values)
+    if sum(chosen) > 1:
+        raise UsageError("--draw, --seed and --greedy exclude each other: give one of them")
+    if generating:
+        values |= {"seed": SEED, "draw_seed": values.get("seed")}
+        values["tokens"] = given.steps or Options.tokens
+    return Options.from_json(values).check()
