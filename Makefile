@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test snapshots clean
+.PHONY: run test bench-smoke snapshots clean
 
 run: .venv/.installed
 	@$(BIN)/tensorstep $(ARGS)
@@ -18,6 +18,11 @@ test: .venv/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+bench-smoke: .venv/.installed-dev  # every benchmark in its smallest size: they run, no more
+	for subject in training memory startup keys; do \
+		$(BIN)/python -m benchmarks.$$subject --smoke || exit 1; \
+	done
 
 snapshots: .venv/.installed-dev  # after a change of the screen that is meant: then look at them
 	$(BIN)/python -m pytest tests/tui -k snapshot --snapshot-update

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from benchmarks.report import Row, median, run
-from tests.terminal.terminal import DOWN, ESCAPE, UP, Terminal
+from tests.terminal.terminal import DOWN, TAB, UP, Terminal
 
 QUIET = 0.12  # seconds without a byte: the screen has settled
 
@@ -31,17 +31,23 @@ def rows_of(what: str, pressed: list[tuple[float, int]], target: float | None) -
     return Row(f"{what}: key to settled screen", median(times), "ms", target, note)
 
 
-def while_loading(times: int) -> Row:
-    """Help opened and closed as soon as the frame is there, while the worker loads torch."""
-    pressed = []
+def while_loading(times: int) -> list[Row]:
+    """Keys pressed as soon as the frame is there, while the worker loads torch: to another pane,
+    and help (a whole page) opened and closed."""
+    panes, pages = [], []
     for _ in range(times):
         with Terminal(watched=False) as terminal:
             while b"TRAINING MAP" not in terminal.raw:
                 terminal.read(0.5)
-            pressed += [press(terminal, key) for key in ("?", ESCAPE, "?", ESCAPE)]
+            terminal.settle(0.05)
+            panes += [press(terminal, TAB) for _ in range(4)]
+            pages += [press(terminal, key) for key in ("?", "q", "?", "q")]
             if b"stories[0]" in terminal.raw:
                 raise RuntimeError("the worker was ready before the keys were pressed")
-    return rows_of("help, while torch loads", pressed[0::2], 20)
+    return [
+        rows_of("tab, while torch loads", panes, 20),
+        rows_of("help and back, while torch loads", pages, None),
+    ]
 
 
 def measure(smoke: bool) -> list[Row]:
@@ -59,7 +65,7 @@ def measure(smoke: bool) -> list[Row]:
         rows_of("n, the next state", states, 50),
         rows_of("p, the state before", back, 50),
         rows_of("an arrow, the next cell", cells, 20),
-        while_loading(1 if smoke else 5),
+        *while_loading(1 if smoke else 8),
     ]
 
 

@@ -63,6 +63,8 @@ def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int
     place = None if given.goto is None else place_of(given.goto)
     # Textual's resizes in the input are for mice; switched on late, they would stay on
     os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    # a change waits for the next frame: 8 ms at the most, where Textual's 16 could be felt
+    os.environ.setdefault("TEXTUAL_FPS", "120")
     from tui.app import Tensorstep
     from tui.glyphs import ASCII
 

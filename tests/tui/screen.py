@@ -23,7 +23,6 @@ from tui.glyphs import UNICODE
 
 SMALL, LARGE = (80, 24), (120, 40)
 PATIENCE = 60.0  # seconds until a test that waits has failed
-HOPS = 6  # widgets a message passes through, at the most
 WORKED = Options()
 OBEYED = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of characters that could be
 
@@ -70,18 +69,14 @@ class Screen:
         await self.settle()
 
     async def settle(self) -> None:
-        """Until no widget has a message to answer and the worker nothing that was asked of it."""
-        client = self.app.walker.client
-        assert isinstance(client, DeskClient)
+        """Until nobody in this process has anything left to do but wait for a key."""
         async with asyncio.timeout(PATIENCE):
             while True:
-                before = len(client.asked)
-                for _ in range(HOPS):
-                    await self.pilot._wait_for_screen()
+                await all_is_quiet()
                 top = self.app.screen
-                laid_out = not top._layout_required
+                drawn = not (top._layout_required or top._dirty_widgets or top._repaint_required)
                 top._on_timer_update()  # what Textual does 60 times a second: lay out, repaint
-                if laid_out and len(client.asked) == before and self.app.walker.jobs.empty():
+                if drawn:
                     break
         self.strips = self.app.screen._compositor.render_strips()
 
@@ -179,6 +174,19 @@ class Screen:
             }
 
 
+async def all_is_quiet() -> None:
+    """Until the event loop has nothing to run any more: what is left waits for a clock."""
+    loop = asyncio.get_running_loop()
+    quiet = 0
+    while quiet < 3:
+        await asyncio.sleep(0)
+        quiet = 0 if loop._ready else quiet + 1
+
+
+def is_open(client: DeskClient) -> bool:
+    return client.gate is None or client.gate.is_set()
+
+
 def key_event(key: str) -> events.Key:
     """A key by its name (`pageup`, `shift+tab`) or by its character."""
     if len(key) > 1:
@@ -202,9 +210,11 @@ async def opened(
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, pilot)
         async with asyncio.timeout(PATIENCE):
-            gate = more["client"].gate
-            while (gate is None or gate.is_set()) and not app.walker.ready and app.failure is None:
-                await pilot._wait_for_screen()
+            await all_is_quiet()
+            while is_open(more["client"]) and not app.walker.ready and app.failure is None:
+                top = app.screen
+                top._on_timer_update()
+                await all_is_quiet()
         if app.failure is None:
             await screen.settle()
         yield screen

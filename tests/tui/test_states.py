@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import subprocess
@@ -30,6 +31,8 @@ from tests.tui.contract import (
     trained,
     training_names,
 )
+from tests.tui.desk import DeskClient
+from tui import cli, headless
 
 TENSORSTEP = str(Path(sys.executable).parent / "tensorstep")
 EACH_MODEL = pytest.mark.parametrize("model", MODELS)
@@ -559,16 +562,13 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path):
     assert (code, ran.stderr) == ("0", "")
 
 
-def test_a_listing_where_there_is_only_ascii():
+def test_a_listing_where_there_is_only_ascii(monkeypatch: pytest.MonkeyPatch):
     """Formulas are spelled out, other characters escaped: nothing ends with an error."""
-    ran = subprocess.run(
-        [TENSORSTEP, "states", "train", "--sentence", "é → x"],
-        env={"PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        timeout=120,
-    )
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    out = ran.stdout.decode("ascii")
+    monkeypatch.setattr(headless, "Client", DeskClient)
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert cli.run(["states", "train", "--sentence", "é → x"]) == 0
+    out = raw.getvalue().decode("ascii")
     assert "\\xe9 \\u{2192} x" in out
     assert "embedding * W_Q.weight^T" in out
     assert "update.vocab_head.bias" in out

@@ -30,6 +30,11 @@ from tui.places import Place
 
 EACH_MODEL = pytest.mark.parametrize("model", MODELS)
 BOTH_SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x40"])
+EACH_MODEL_AT_A_SIZE = pytest.mark.parametrize(
+    ("model", "size"),
+    [("mlp", SMALL), ("attention", SMALL), ("attention", LARGE), ("multihead", LARGE)],
+    ids=["mlp 80x24", "attention 80x24", "attention 120x40", "multihead 120x40"],
+)
 ROLES = {
     "data": "data",
     "parameter": "stored parameter",
@@ -55,8 +60,7 @@ def check_state(screen: Screen, expected: dict[str, torch.Tensor], name: str) ->
 # --- the whole map ---------------------------------------------------------------------------
 
 
-@EACH_MODEL
-@BOTH_SIZES
+@EACH_MODEL_AT_A_SIZE
 async def test_the_whole_training_map(model: str, size: tuple[int, int]):
     """With n to the beginning of step 2, with p back to the very beginning."""
     expected = expected_training(model)[0]
@@ -77,8 +81,7 @@ async def test_the_whole_training_map(model: str, size: tuple[int, int]):
         assert screen.said == "this is the beginning"
 
 
-@EACH_MODEL
-@BOTH_SIZES
+@EACH_MODEL_AT_A_SIZE
 async def test_the_whole_generation_map(model: str, size: tuple[int, int]):
     """Two tokens forward to the end, where it says why, and back."""
     names = generation_names(model)
@@ -206,22 +209,22 @@ async def test_go_to_a_cell(key: str):
         assert screen.number == pytest.approx(0.25964343547821045, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("place", "there"),
-    [
-        ("3:loss", (3, "loss")),
-        ("2", (2, "batch.X")),
-        ("0:ids:3", (0, "ids")),
-        ("1:update.W_Q.weight:2,3", (1, "update.W_Q.weight")),
-        (" 1:q ", (1, "q")),
-    ],
-)
-async def test_go_to_places(place: str, there: tuple[int, str]):
+PLACES = {
+    "3:loss": (3, "loss", ()),
+    "2": (2, "batch.X", (0, 0)),
+    "0:ids:3": (0, "ids", (3,)),
+    "1:update.W_Q.weight:2,3": (1, "update.W_Q.weight", (2, 3)),
+    " 1:q ": (1, "q", (0, 0, 0)),
+    "1:q:1, 0, 2": (1, "q", (1, 0, 2)),
+}
+
+
+async def test_go_to_places():
     async with opened() as screen:
-        await screen.goto(place)
-        assert screen.place == there
-        if place.count(":") == 2:
-            assert ",".join(map(str, screen.cursor[0])) == place.rpartition(":")[2]
+        for place, (step, name, cell) in PLACES.items():
+            await screen.goto(place)
+            assert screen.place == (step, name), place
+            assert screen.cursor[0] == cell, place
 
 
 async def test_go_to_a_parameter_and_a_part_beside_the_walk():
@@ -236,40 +239,41 @@ async def test_go_to_a_parameter_and_a_part_beside_the_walk():
         assert screen.place == (2, "logits")
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [
-        ("weights", "'weights' is no place: write STEP:STATE:CELL, such as 1:weights:0,0,2"),
-        ("-1", "is no place"),
-        ("1:weights:x", "'x' is no cell: write one number a dimension"),
-        ("1:nothing", "no state of step 1 of the training map is called 'nothing'"),
-        ("0:weights", "no state of step 0 of the training map is called 'weights'"),
-        ("1:[red]:0", "is called '[red]'"),
-    ],
-)
-async def test_go_to_nowhere(place: str, words: str):
+NOWHERE = {
+    "weights": "'weights' is no place: write STEP:STATE:CELL, such as 1:weights:0,0,2",
+    "-1": "is no place",
+    "1:weights:x": "'x' is no cell: write one number a dimension",
+    "1:nothing": "no state of step 1 of the training map is called 'nothing'",
+    "0:weights": "no state of step 0 of the training map is called 'weights'",
+    "1:[red]:0": "is called '[red]'",
+}
+
+
+async def test_go_to_nowhere():
     """One sentence, and the walk stays where it was."""
     async with opened(goto=Place(1, "q"), size=LARGE) as screen:
         before = screen.pane("table")
-        await screen.goto(place)
-        assert words in screen.said
-        assert screen.pane("table") == before
-        screen.check()
+        for place, words in NOWHERE.items():
+            await screen.goto(place)
+            assert words in screen.said, place
+            assert screen.pane("table") == before
+            screen.check()
         await screen.press("n")
         assert screen.state == "K"
         assert screen.said == ""
 
 
-@pytest.mark.parametrize("cell", ["9,0,0", "0,0", "0,0,0,0", "0,0,4"])
-async def test_go_to_a_cell_that_is_not_there(cell: str):
+async def test_go_to_a_cell_that_is_not_there():
     """The state is shown, the sentence says what is wrong with the cell."""
     async with opened(size=LARGE) as screen:
-        await screen.goto(f"1:weights:{cell}")
-        assert screen.said == (
-            f"there is no cell [{cell.replace(',', ', ')}]: the shape is [2, 1, 4]"
-        )
-        assert screen.place == (1, "weights")
-        assert screen.cursor[0] == (0, 0, 0)
+        for cell in ("9,0,0", "0,0", "0,0,0,0", "0,0,4"):
+            await screen.press("0")
+            await screen.goto(f"1:weights:{cell}")
+            assert screen.said == (
+                f"there is no cell [{cell.replace(',', ', ')}]: the shape is [2, 1, 4]"
+            )
+            assert screen.place == (1, "weights")
+            assert screen.cursor[0] == (0, 0, 0)
 
 
 async def test_going_nowhere_after_all():
@@ -426,8 +430,7 @@ async def test_an_empty_prompt():
 # --- the map pane ----------------------------------------------------------------------------
 
 
-@EACH_MODEL
-@BOTH_SIZES
+@EACH_MODEL_AT_A_SIZE
 async def test_the_map_names_where_one_is(model: str, size: tuple[int, int]):
     async with opened(Options(model=model), size) as screen:
         for name in ("stories", "ids", "batch.X", "hidden", "loss", "gradients.norm"):
@@ -556,41 +559,40 @@ async def test_a_search_and_a_detour_end_with_any_other_move():
 # --- explanations ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("step", "name", "cell"),
-    [
-        (1, "embedding", (0, 1, 2)),
-        (1, "q", (1, 0, 2)),
-        (1, "weights", (0, 0, 2)),
-        (1, "hidden.pre", (0, 3)),
-        (1, "loss", ()),
-        (1, "gradients.norm", ()),
-        (2, "update.W_Q.weight", (2, 3)),
-        (2, "gradients.V", (1, 2, 0)),
-    ],
-)
-async def test_explanations_are_the_engines(step: int, name: str, cell: tuple[int, ...]):
+EXPLAINED = [
+    (1, "embedding", (0, 1, 2)),
+    (1, "q", (1, 0, 2)),
+    (1, "weights", (0, 0, 2)),
+    (1, "hidden.pre", (0, 3)),
+    (1, "loss", ()),
+    (1, "gradients.norm", ()),
+    (2, "update.W_Q.weight", (2, 3)),
+    (2, "gradients.V", (1, 2, 0)),
+]
+
+
+async def test_explanations_are_the_engines():
     """Value, total and every term of the cell, with its source, as the engine explains it."""
     walk = engine.Walk(training("attention"))
-    walk.seek(step, name)
-    expected = walk.current.explain(cell)
-    place = f"{step}:{name}" + (f":{','.join(map(str, cell))}" if cell else "")
     async with opened(size=(200, 60)) as screen:
-        await screen.goto(place)
-        told = screen.explanation
-        index = f"[{','.join(map(str, cell))}]" if cell else ""
-        assert told.startswith("EXPLANATION " + STAGES[stage_of("training", name, step)].sentence)
-        assert f"{name}{index} = {expected.value:.9g}" in told
-        assert f"= {expected.formula}" in told
-        words = told.split()
-        assert f"{expected.total:.9g}" in words
-        numbers = [float(word) for word in words if is_number(word)]
-        for term in expected.terms:
-            source = term.cited.source.removeprefix("parameters.")
-            at = f"[{','.join(map(str, term.cited.index))}]" if term.cited.index else ""
-            assert source + at in told
-            assert any(abs(n - term.contribution) < 6e-5 for n in numbers)
-        assert expected.total == pytest.approx(expected.value, abs=1e-6)
+        for step, name, cell in EXPLAINED:
+            walk.seek(step, name)
+            expected = walk.current.explain(cell)
+            await screen.goto(f"{step}:{name}" + (f":{','.join(map(str, cell))}" if cell else ""))
+            told = screen.explanation
+            index = f"[{','.join(map(str, cell))}]" if cell else ""
+            sentence = STAGES[stage_of("training", name, step)].sentence
+            assert told.startswith(f"EXPLANATION {sentence}")
+            assert f"{name}{index} = {expected.value:.9g}" in told
+            assert f"= {expected.formula}" in told
+            assert f"{expected.total:.9g}" in told.split()
+            numbers = [float(word) for word in told.split() if is_number(word)]
+            for term in expected.terms:
+                source = term.cited.source.removeprefix("parameters.")
+                at = f"[{','.join(map(str, term.cited.index))}]" if term.cited.index else ""
+                assert source + at in told
+                assert any(abs(number - term.contribution) < 6e-5 for number in numbers)
+            assert expected.total == pytest.approx(expected.value, abs=1e-6)
 
 
 def is_number(word: str) -> bool:
