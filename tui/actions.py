@@ -42,8 +42,8 @@ ACTIONS = (
     Action("other_map", "m", "m", "the other map: training, generation", brief="map"),
     Action("other_model", "o", "o", "open another model", brief="model"),
     Action("explanation", "e", "e", "show or hide the explanation", brief="why"),
-    Action("pane_next", "tab", "tab", "next pane (shift+tab: the one before)"),
-    Action("pane_back", "shift+tab", "", "previous pane"),
+    Action("pane_next", "tab", "tab shift+tab", "next pane, the one before", call="pane(1)"),
+    Action("pane_back", "shift+tab", "", "previous pane", call="pane(-1)"),
     Action("close", "escape", "escape", "close, cancel, back to the table and the walk"),
     Action(
         "up", "up,k", "arrows hjkl", "a cell, a stage, a line", "every pane", "", "vertical(-1)"

@@ -13,6 +13,7 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.screen import Screen
 
 from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES, TRAINING, map_of
@@ -26,11 +27,15 @@ from tui.plain import shown
 from tui.walker import Walker
 from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
-from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, line
+from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, Pane, line
 from tui.widgets.map import MapPane
 from tui.widgets.table import TensorTable
 
 NAME = "tensorstep  "
+
+
+class Ground(Screen[None], inherit_bindings=False):
+    """The screen under all sheets, without Textual's own keys (tab is ours)."""
 
 
 class Tensorstep(App[int], inherit_bindings=False):
@@ -64,10 +69,14 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.table = TensorTable(self.glyphs, id="table")
         self.curve = LossCurve(self.glyphs, id="curve")
         self.explain_pane = ExplainPane(self.glyphs, id="explain")
+        self.pane: Pane = self.table  # the one that has the keys
         self._explained: tuple[Any, ...] | None = None  # the cell that the explanation is of
         self._walking: asyncio.Task[None] | None = None
 
     # --- starting and ending ------------------------------------------------------------------
+
+    def get_default_screen(self) -> Screen[None]:
+        return Ground(id="_default")
 
     def compose(self) -> ComposeResult:
         yield self.top
@@ -87,7 +96,7 @@ class Tensorstep(App[int], inherit_bindings=False):
             loop.add_signal_handler(number, self.leave_on_signal, number)
 
     def on_mount(self) -> None:
-        self.table.focus()
+        self.give_keys(self.table)
         self.lay_out()
         self.draw_frame()
         self.say("loading the model ...")
@@ -272,7 +281,7 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.push_screen(Question("go to STEP:STATE:CELL", hint), answered)
 
     def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
-        self.table.focus()
+        self.give_keys(self.table)
         self.walker.later(lambda: self.walker.open_stage(event.stage))
 
     def action_other_map(self) -> None:
@@ -290,41 +299,47 @@ class Tensorstep(App[int], inherit_bindings=False):
 
     # --- panes and cells ----------------------------------------------------------------------
 
-    def action_pane_next(self) -> None:
-        self.screen.focus_next()
+    def give_keys(self, pane: Pane) -> None:
+        """From now on the arrows move in this pane."""
+        self.pane.activate(False)
+        self.pane = pane
+        pane.activate(True)
 
-    def action_pane_back(self) -> None:
-        self.screen.focus_previous()
+    def action_pane(self, by: int) -> None:
+        """The keys to the next pane, or the one before."""
+        panes: list[Pane] = [self.map_pane, self.table, self.explain_pane]
+        panes = [pane for pane in panes if pane.display]
+        self.give_keys(panes[(panes.index(self.pane) + by) % len(panes)])
 
     def action_close(self) -> None:
-        self.table.focus()
+        self.give_keys(self.table)
         self.say("")
         if self.walker.detour is not None:
             self.walker.later(self.walker.back_to_walk)
 
     def action_explanation(self) -> None:
         self.explain_pane.toggle_class("hidden")
-        if self.focused is self.explain_pane:
-            self.table.focus()
+        if self.pane is self.explain_pane:
+            self.give_keys(self.table)
         self.walker.look_again()
 
     def action_vertical(self, by: int) -> None:
         """Up or down in whichever pane has the keys."""
-        if self.focused is self.map_pane:
+        if self.pane is self.map_pane:
             self.map_pane.move(by)
-        elif self.focused is self.explain_pane:
+        elif self.pane is self.explain_pane:
             self.explain_pane.turn(by)
         else:
             self.table.move(down=by)
 
     def action_horizontal(self, by: int) -> None:
-        if self.focused is self.map_pane:
+        if self.pane is self.map_pane:
             self.map_pane.move(by)
         else:
             self.table.move(right=by)
 
     def action_page(self, by: int) -> None:
-        on_explanation = self.focused is self.explain_pane
+        on_explanation = self.pane is self.explain_pane
         page = self.explain_pane.size.height - 1 if on_explanation else self.table.rows_seen
         self.action_vertical(by * max(1, page))
 
@@ -343,7 +358,7 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.table.move_slice(by)
 
     def action_enter(self) -> None:
-        if self.focused is self.map_pane:
+        if self.pane is self.map_pane:
             self.map_pane.choose()
 
     # --- help, leaving ------------------------------------------------------------------------

@@ -154,7 +154,7 @@ class Screen:
 
     @property
     def focus(self) -> str | None:
-        return None if self.app.focused is None else self.app.focused.id
+        return self.app.pane.id
 
     def check(self) -> None:
         """Every line fills the screen exactly, counted by rich and as a terminal counts; nothing

@@ -11,7 +11,7 @@ from engine.maps import Stage
 from tui.cells import exact, written
 from tui.glyphs import UNICODE, Glyphs, folded
 from tui.plain import shown
-from tui.widgets.lines import DIM, HERE, STRONG, Lines, line, wrapped
+from tui.widgets.lines import DIM, HERE, STRONG, Pane, line, wrapped
 
 RULES = {
     "softmax": "its own share of the sum",
@@ -20,7 +20,7 @@ RULES = {
 }
 
 
-class ExplainPane(Lines, can_focus=True):
+class ExplainPane(Pane):
     """Sentence, formula, and the terms of one cell with their numbers."""
 
     def __init__(self, glyphs: Glyphs = UNICODE, id: str | None = None):
@@ -43,15 +43,6 @@ class ExplainPane(Lines, can_focus=True):
         self.first = max(0, min(self.first + by, len(self._all) - self.size.height))
         self.draw()
 
-    def on_resize(self) -> None:
-        self.draw()
-
-    def on_focus(self) -> None:
-        self.draw()
-
-    def on_blur(self) -> None:
-        self.draw()
-
     def ours(self, text: str) -> str:
         return folded(text) if self.glyphs.ascii else text
 
@@ -62,7 +53,7 @@ class ExplainPane(Lines, can_focus=True):
         if self.stage is None:
             return
         width = max(10, self.size.width - 1)
-        lines = [line(("EXPLANATION", HERE if self.has_focus else STRONG))]
+        lines = [line(("EXPLANATION", HERE if self.active else STRONG))]
         lines += wrapped(self.ours(self.stage.sentence), width)
         if self.found is not None:
             lines += [line(), *self.cell_lines(self.found, width)]

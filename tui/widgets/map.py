@@ -10,12 +10,12 @@ from textual.message import Message
 
 from engine.maps import Map
 from tui.glyphs import UNICODE, Glyphs, folded
-from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, Lines, line, wrapped
+from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, Pane, line, wrapped
 
 TITLE = 17
 
 
-class MapPane(Lines, can_focus=True):
+class MapPane(Pane):
     """A list of stages with lanes for what skips or loops; on a narrow screen one line of it."""
 
     class Chosen(Message):
@@ -37,7 +37,7 @@ class MapPane(Lines, can_focus=True):
     def show_map(self, map: Map, stage: str, standing: dict[str, Any]) -> None:
         """Another place on a map."""
         self.map, self.stage, self.seen = map, stage, standing["stages"]
-        if not self.has_focus:
+        if not self.active:
             self.cursor = self.index
         self.draw()
 
@@ -46,6 +46,10 @@ class MapPane(Lines, can_focus=True):
         """Which stage is the current one."""
         keys = [stage.key for stage in self.map.stages] if self.map else []
         return keys.index(self.stage) if self.stage in keys else 0
+
+    def activate(self, active: bool) -> None:
+        self.cursor = self.index
+        super().activate(active)
 
     def move(self, by: int) -> None:
         if self.map is not None:
@@ -56,17 +60,6 @@ class MapPane(Lines, can_focus=True):
         if self.map is not None:
             self.post_message(self.Chosen(self.map.stages[self.cursor].key))
 
-    def on_focus(self) -> None:
-        self.cursor = self.index
-        self.draw()
-
-    def on_blur(self) -> None:
-        self.cursor = self.index
-        self.draw()
-
-    def on_resize(self) -> None:
-        self.draw()
-
     def draw(self) -> None:
         if self.map is None:
             return
@@ -76,7 +69,7 @@ class MapPane(Lines, can_focus=True):
         if self.map is None:
             return []
         title = f"{self.map.kind} map".upper()
-        lines = [line((title, HERE if self.has_focus else STRONG))]
+        lines = [line((title, HERE if self.active else STRONG))]
         lanes = lanes_of(self.map, self.glyphs)
         rows = [self.stage_line(i, lanes[i]) for i in range(len(self.map.stages))]
         room = self.size.height - 1
@@ -99,7 +92,7 @@ class MapPane(Lines, can_focus=True):
             return line()
         stage = self.map.stages[i]
         here = stage.key == self.stage
-        picked = self.has_focus and i == self.cursor
+        picked = self.active and i == self.cursor
         mark = self.glyphs.here if here else " "
         title = self.title_of(stage.key).ljust(TITLE)
         style = HERE if here else PLAIN if stage.key in self.seen else DIM
@@ -111,7 +104,7 @@ class MapPane(Lines, can_focus=True):
         """The current stage between its neighbours."""
         if self.map is None:
             return line()
-        at = self.cursor if self.has_focus else self.index
+        at = self.cursor if self.active else self.index
         stages = self.map.stages
         parts: list[tuple[str, Style] | str] = []
         arrow = f" {self.glyphs.here} "
@@ -121,7 +114,7 @@ class MapPane(Lines, can_focus=True):
         for i in around:
             title = self.title_of(stages[i].key)
             style = HERE if i == at else PLAIN if stages[i].key in self.seen else DIM
-            if self.has_focus and i == at:
+            if self.active and i == at:
                 style = style + Style(reverse=True)
             parts.append((title.upper() if i == at else title, style))
             if i < len(stages) - 1:

@@ -16,7 +16,7 @@ from textual.message import Message
 from tui.cells import Slice, exact, written
 from tui.glyphs import UNICODE, Glyphs, folded
 from tui.plain import shown
-from tui.widgets.lines import CURSOR, DIM, HERE, PLAIN, STRONG, Lines, line
+from tui.widgets.lines import CURSOR, DIM, HERE, PLAIN, STRONG, Pane, line
 
 HEAD = 4  # lines above the rows: name, shape, example, column labels
 FOOT = 2  # lines below: blank, the cell under the cursor
@@ -42,7 +42,7 @@ class View(NamedTuple):
     columns: tuple[int, int]
 
 
-class TensorTable(Lines, can_focus=True):
+class TensorTable(Pane):
     """One state: heading, labels, cells, cursor."""
 
     class Wanted(Message):
@@ -211,12 +211,6 @@ class TensorTable(Lines, can_focus=True):
         if self.state is not None:
             self.moved()
 
-    def on_focus(self) -> None:
-        self.draw()
-
-    def on_blur(self) -> None:
-        self.draw()
-
     # --- drawing ------------------------------------------------------------------------------
 
     def draw(self) -> None:
@@ -255,7 +249,7 @@ class TensorTable(Lines, can_focus=True):
         room = self.size.width - cell_len(name) - len(role) - 4
         formula = formula if cell_len(formula) <= room else ""
         gap = max(1, self.size.width - cell_len(name) - cell_len(formula) - len(role) - 2)
-        style = HERE if self.has_focus else STRONG
+        style = HERE if self.active else STRONG
         return line((name, style), "  ", (formula, DIM), " " * gap, (role, DIM))
 
     def shape_line(self) -> Text:
