@@ -20,7 +20,7 @@ from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES, TRAINING
 from engine.service.client import Client, WorkerError
 from engine.service.options import Options
 from tui.actions import BINDINGS, footer
-from tui.glyphs import Glyphs, folded, glyphs_for
+from tui.glyphs import Glyphs, glyphs_for
 from tui.limits import SMALLEST, TALL, WIDE
 from tui.places import Place, place_of
 from tui.plain import shown
@@ -209,8 +209,7 @@ class Tensorstep(App[int], inherit_bindings=False):
 
     def say(self, text: str, warn: bool = False) -> None:
         """One line above the footer, until the next key that moves."""
-        plain = folded(text) if self.glyphs.ascii else text
-        self.saying.show([line((shown(plain), WARN if warn else DIM))])
+        self.saying.show([line((shown(text, self.glyphs.ascii), WARN if warn else DIM))])
 
     async def show_state(self) -> None:
         """Fetch the visible cells and the explanation of the one under the cursor; draw."""

@@ -182,6 +182,20 @@ def test_back_to_step_1_after_step_3(kind: str, budget: int):
         assert walk.record(name, 1).explain(cell) == fresh.record(name, 1).explain(cell), name
 
 
+@EACH_MODEL
+@EACH_BUDGET
+def test_gradients_of_states_that_were_made_again(name: str, budget: int):
+    """A state read anew has no gradient of its own: asked for it, the step is made once more."""
+    expected = trace(training(name), 1)
+    walk = Walk(training(name), budget)
+    walk.seek(4)
+    for (step, state), value in expected.items():
+        if (step, f"gradients.{state}") in expected:
+            assert same(walk.fetch(state, step), value)
+            gradient = expected[step, f"gradients.{state}"]
+            assert same(walk.fetch(f"gradients.{state}", step), gradient), state
+
+
 def test_parameters_can_be_read_at_any_time():
     """In the preparation, in the middle of a step, and when it has ended."""
     walk = Walk(training("mlp"))
@@ -434,6 +448,22 @@ def test_a_budget_is_kept_and_going_back_is_right():
     walk.seek(2, "weights")
     assert walk.current.value.shape == (32, 1, 16)
     assert walk.held_bytes <= budget
+
+
+@EACH_MODEL
+def test_all_that_is_held_is_counted(name: str):
+    """At the least: values and kept gradients of the states, and a snapshot a step."""
+    process = training(name, RULES["adamw"])
+    walk = Walk(process)
+    walk.seek(3)  # one state of step 3 is made
+    made = trace(training(name, RULES["adamw"]), 2)
+    kept = 0
+    for (step, state), value in made.items():
+        held = not walk.record(state, step).aside or state.startswith("gradients.")
+        if held and state != "gradients.norm" and isinstance(value, torch.Tensor):
+            kept += value.nbytes
+    snapshot = 3 * sum(parameter.nbytes for parameter in process.model.parameters())
+    assert walk.held_bytes >= kept + 3 * snapshot + walk.current.value.nbytes
 
 
 @pytest.mark.parametrize("read", ["loss.per_target", "probabilities", "weights"])

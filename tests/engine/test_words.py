@@ -18,7 +18,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 STORIES = SHARED / "data" / "tinystories" / "three_stories.json"
 
 # letters that change under lower case or NFKC, combining marks, digits of other scripts, marks
-AWKWARD = "aZ'.,!?;: \t\n0٣½²ﬁİΣςſǺ̇ẞ…﹒；＇ａ한ᄒ ́\u200b\u00a0\u2028\x1c\x85<>[/]\x1b"
+AWKWARD = "aZJH\u030c\u0331'.,!?;: \t\n0٣½²ﬁİΣςſǺ̇ẞ…﹒；＇ａ한ᄒ ́\u200b\u00a0\u2028\x1c\x85<>[/]\x1b"
 texts = st.one_of(st.text(), st.text(alphabet=AWKWARD), st.text(alphabet="aB' 1.!"))
 
 
@@ -38,6 +38,7 @@ texts = st.one_of(st.text(), st.text(alphabet=AWKWARD), st.text(alphabet="aB' 1.
         ("ｆｕｌｌ ﬁt", ["full", "fit"]),  # NFKC
         ("x²", ["x", "2"]),
         ("a...b", ["a", ".", ".", ".", "b"]),
+        ("J\u030c", ["\u01f0"]),  # only the small letter has a code point of its own with its mark
     ],
 )
 def test_tokens_of_a_text(text: str, tokens: list[str]):

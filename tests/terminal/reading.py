@@ -40,14 +40,11 @@ def table_of(terminal: Terminal, state: State) -> Table | None:
     """The table of `state`, or None as long as the screen shows another one, or no cells yet."""
     name, lines = state["name"], terminal.lines
     title = re.compile(rf"(?:^ ?|  ){re.escape(name)}(?=  |$)")
-    for top, line in enumerate(lines[:4]):
-        if (found := title.search(line)) is not None:
-            break
-    else:
+    titles = [(y, found) for y in range(4) if (found := title.search(lines[y])) is not None]
+    if not titles or f"step {state['step']} " not in lines[0]:
         return None
-    if f"step {state['step']} " not in lines[0]:
-        return None
-    left, right = found.end() - len(name), line.find("EXPLANATION")
+    top, found = titles[0]
+    left, right = found.end() - len(name), lines[top].find("EXPLANATION")
     beside = slice(left, right if right > 0 else None)
     pane = [line[beside].rstrip() for line in lines[top:]]
     if ROLES[state["role"]] not in pane[0] + pane[1]:
@@ -56,6 +53,8 @@ def table_of(terminal: Terminal, state: State) -> Table | None:
     for y, line in enumerate(pane):
         if y > 2 and (said := about.match(line)) is not None:
             cursor = tuple(int(i) for i in (said[1] or "").split(",") if i)
+            if len(cursor) != len(state["shape"]):
+                return None  # half of it is still another table
             try:
                 return parsed(pane[2:y], state, cursor, said[2].split("   ")[0])
             except ValueError:  # half of it is still another table
@@ -103,7 +102,7 @@ class Expected:
 
     def labels(self, state: State, axis: int, fixed: tuple[int, ...]) -> list[str]:
         letter, size = state["axes"][axis], state["shape"][axis]
-        if letter == "C":
+        if letter == "C" and state["kind"] != "text":
             return self.vocabulary
         if state["axes"][0] == "B" and len(state["axes"]) > 2 and letter in ("w", "S", "1"):
             name = "batch.X" if state["map"] == "training" else "context"

@@ -180,8 +180,10 @@ def test_suspended_and_continued() -> None:
     """`kill -TSTP`, and later `fg`: the shell in between has a clean terminal."""
     with Terminal() as terminal:
         terminal.wait_for(LOADING)
+        terminal.settle()  # Textual may hang where this comes while it writes
         terminal.signal(signal.SIGTSTP)
-        terminal.wait_for(lambda t: os.WIFSTOPPED(os.waitpid(t.pid, os.WUNTRACED)[1]))
+        seen = os.WUNTRACED | os.WNOHANG
+        terminal.wait_for(lambda t: os.WIFSTOPPED(os.waitpid(t.pid, seen)[1]))
         terminal.settle(0.05)
         assert_clean(terminal)
         terminal.signal(signal.SIGCONT)

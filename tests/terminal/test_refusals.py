@@ -76,8 +76,6 @@ def test_one_of_the_three_is_no_terminal(line: str) -> None:
         (["--sentence", " \n "], "holds no token"),
         (["--goto", "one:two"], "is no place"),
         (["--rows", "99"], "there is no window 99"),
-        (["--prompt", "xyzzy", "--map", "generation"], "xyzzy"),
-        (["--goto", "1:nothing"], "nothing"),
         (["--goto", "1:weights:9,9,9"], "[9, 9, 9]"),
     ],
 )

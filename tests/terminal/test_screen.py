@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.terminal.terminal import DOWN, ENTER, ESCAPE, POINTER, TAB, Terminal, children
+from tests.terminal.terminal import DOWN, ENTER, ESCAPE, POINTER, TAB, Terminal
 
 pytestmark = pytest.mark.terminal
 READY = "stories[0] ="
@@ -83,7 +81,7 @@ def test_colours_are_the_terminals_own() -> None:
         terminal.wait_for(READY)
         walked(terminal)
     used = colours(terminal)
-    assert used <= {33, 36, 39, 49}, "yellow, cyan, and the terminal's own two"
+    assert used <= {33, 36, 39, 49} | {30, 47}, "yellow, cyan, the terminal's own two; typing"
     assert {33, 36} <= used
 
 
@@ -130,9 +128,11 @@ def test_hostile_text_is_shown_not_obeyed(size: tuple[int, int], tmp_path: Path)
             terminal.press(keys, "")
             terminal.settle(0.1)
         goto(terminal, "1:logits:0,9", "logits[0,9] =")
-        for keys in ("G", "m", "nnn", "?", ESCAPE):
+        for keys in ("G", "m", "nnn"):
             terminal.send(keys)
             terminal.settle(0.1)
+        terminal.press("?", "escape: close")
+        terminal.press("q", lambda t: "escape: close" not in t.text)
         assert terminal.title == ""
         terminal.send("q")
         assert terminal.wait() == 0
@@ -165,14 +165,14 @@ def test_from_an_empty_folder_at_home_nowhere_and_without_a_network(tmp_path: Pa
     for each in (here, home, hooks):
         each.mkdir()
     log = tmp_path / "calls"
-    (hooks / "sitecustomize.py").write_text(
-        "import sys, os\n"
-        "def hook(event, arguments):\n"
-        "    if event in ('socket.connect', 'socket.bind', 'socket.getaddrinfo', 'urllib.Request'):\n"
-        f"        with open({str(log)!r}, 'a') as file: print(event, arguments, file=file)\n"
-        f"with open({str(log) + '.started'!r}, 'a') as file: print(sys.argv, file=file)\n"
-        "sys.addaudithook(hook)\n"
-    )
+    (hooks / "sitecustomize.py").write_text(f"""
+import sys
+def hook(event, arguments):
+    if event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "urllib.Request"):
+        print(event, arguments, file=open({str(log)!r}, "a"))
+print(sys.argv, file=open({str(log) + ".started"!r}, "a"))
+sys.addaudithook(hook)
+""")
     (here / "engine.py").write_text("raise SystemExit('the folder is not to be imported from')")
     (here / "torch.py").write_text("raise SystemExit('the folder is not to be imported from')")
     env: dict[str, str | None] = {"HOME": str(home), "PYTHONPATH": str(hooks)}
@@ -186,6 +186,10 @@ def test_from_an_empty_folder_at_home_nowhere_and_without_a_network(tmp_path: Pa
         terminal.wait_for(READY)
         terminal.press("nnN", "vocabulary[0] =")
         terminal.press("m", "GENERATION MAP")
+        if Path("/proc/self/maps").exists():  # Linux; and only the worker has torch
+            screen, worker = (Path(f"/proc/{pid}/maps") for pid in (terminal.pid, terminal.worker))
+            assert "libtorch" in worker.read_text()
+            assert "libtorch" not in screen.read_text()
         terminal.send("q")
         assert terminal.wait() == 0
     started = Path(f"{log}.started").read_text().splitlines()
@@ -193,13 +197,3 @@ def test_from_an_empty_folder_at_home_nowhere_and_without_a_network(tmp_path: Pa
     assert not log.exists()
     assert not list(home.iterdir())
     assert sorted(each.name for each in here.iterdir()) == ["engine.py", "torch.py"]
-
-
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc (Linux)")
-def test_the_screen_has_no_torch() -> None:
-    with Terminal() as terminal:
-        terminal.wait_for(READY)
-        (worker,) = children(terminal.pid)
-        assert "libtorch" in Path(f"/proc/{worker}/maps").read_text()
-        assert "libtorch" not in Path(f"/proc/{terminal.pid}/maps").read_text()
-        assert os.readlink(f"/proc/{worker}/exe") == os.path.realpath(sys.executable)

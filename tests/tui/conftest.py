@@ -11,7 +11,7 @@ from hypothesis import settings
 from tests.tui.desk import DeskClient
 from tui import cli, headless
 
-settings.register_profile("steady", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
 Command = Callable[..., tuple[int, str, str]]

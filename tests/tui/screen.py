@@ -43,6 +43,10 @@ class Screen:
             self.app.post_message(key_event(key))
             await self.settle()
 
+    def post(self, key: str) -> None:
+        """Type a key and wait for nothing."""
+        self.app.post_message(key_event(key))
+
     async def press_at_once(self, *keys: str) -> None:
         """Type keys faster than they can be answered."""
         for key in keys:

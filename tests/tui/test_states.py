@@ -567,7 +567,9 @@ def test_a_listing_where_there_is_only_ascii(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(headless, "Client", DeskClient)
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    assert cli.run(["states", "train", "--sentence", "é → x"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["states", "train", "--sentence", "é → x"])
+    assert ended.value.code == 0
     out = raw.getvalue().decode("ascii")
     assert "\\xe9 \\u{2192} x" in out
     assert "embedding * W_Q.weight^T" in out

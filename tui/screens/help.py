@@ -37,7 +37,7 @@ def help_lines(stage: Stage | None, state: dict[str, Any] | None, glyphs: Glyphs
         lines.append(line())
     for action in ACTIONS:
         if action.shown:
-            key = (action.shown.ljust(12), HERE)
+            key = (action.shown.ljust(15), HERE)
             where = f"   in: {action.where}" if action.where else ""
             lines.append(line(key, action.what, (where, DIM)))
     return lines

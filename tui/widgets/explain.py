@@ -49,6 +49,10 @@ class ExplainPane(Pane):
     def data(self, text: str) -> str:
         return shown(self.ours(text), self.glyphs.ascii)
 
+    def theirs(self, text: str) -> str:
+        """A text from outside: none of our spellings in place of its characters."""
+        return shown(text, self.glyphs.ascii)
+
     def draw(self) -> None:
         if self.stage is None:
             return
@@ -65,7 +69,7 @@ class ExplainPane(Pane):
 
     def cell_lines(self, found: dict[str, Any], width: int) -> list[Text]:
         value = found["value"]
-        text = self.data(value) if isinstance(value, str) else exact(value)
+        text = self.theirs(value) if isinstance(value, str) else exact(value)
         name = self.data(found["name"]) + self.index(found["cell"])
         lines = wrapped(f"{name} = {text}", width, STRONG)
         lines += wrapped(f"= {self.data(found['formula'])}", width, DIM)
@@ -106,7 +110,7 @@ class ExplainPane(Pane):
         return f"{name}{self.index(cell['index'])}{at}"
 
     def number(self, value: Any) -> str:
-        return self.data(value) if isinstance(value, str) else written(value)
+        return self.theirs(value) if isinstance(value, str) else written(value)
 
     @staticmethod
     def index(cell: list[int]) -> str:
