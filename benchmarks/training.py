@@ -149,7 +149,7 @@ def compare(
 
 
 def measure(smoke: bool) -> list[Row]:
-    sizes = [("batch 512, width 64", 64, 512, 80, 1.03), ("batch 16, width 32", 32, 16, 800, 1.10)]
+    sizes = [("batch 512, width 64", 64, 512, 160, 1.03), ("batch 16, width 32", 32, 16, 800, 1.10)]
     if smoke:
         sizes = [("batch 16, width 32", 32, 16, 20, 1.10)]
     rows = []
