@@ -280,7 +280,8 @@ class Terminal:
 
     @property
     def worker(self) -> int:
-        """Process number of the command's worker."""
+        """Process number of the command's worker; it is started just after the first frame."""
+        self.wait_for(lambda terminal: children(terminal.pid))
         (found,) = children(self.pid)
         return found
 

@@ -84,6 +84,16 @@ class Screen:
                     break
         self.strips = self.app.screen._compositor.render_strips()
 
+    async def ready(self) -> None:
+        """Until the walk has begun, or cannot begin."""
+        async with asyncio.timeout(PATIENCE):
+            await all_is_quiet()
+            while not self.app.walker.ready and self.app.failure is None:
+                self.app.screen._on_timer_update()
+                await all_is_quiet()
+        if self.app.failure is None:
+            await self.settle()
+
     async def ended(self) -> int | None:
         """The exit code, once the app has closed."""
         task = self.app._task
@@ -187,10 +197,6 @@ async def all_is_quiet() -> None:
         quiet = 0 if loop._ready else quiet + 1
 
 
-def is_open(client: DeskClient) -> bool:
-    return client.gate is None or client.gate.is_set()
-
-
 def key_event(key: str) -> events.Key:
     """A key by its name (`pageup`, `shift+tab`) or by its character."""
     if len(key) > 1:
@@ -210,15 +216,10 @@ async def opened(
     more   further arguments of the app; `client` and `glyphs` have defaults of their own
     """
     more = {"client": DeskClient(), "glyphs": UNICODE, **more}
+    client = more["client"]
     app = Tensorstep(options, **more)
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, pilot)
-        async with asyncio.timeout(PATIENCE):
-            await all_is_quiet()
-            while is_open(more["client"]) and not app.walker.ready and app.failure is None:
-                top = app.screen
-                top._on_timer_update()
-                await all_is_quiet()
-        if app.failure is None:
-            await screen.settle()
+        if client.gate is None or client.gate.is_set():
+            await screen.ready()
         yield screen

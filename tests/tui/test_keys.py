@@ -310,6 +310,17 @@ async def test_heads_one_by_one():
         assert "H 1 of 2" in screen.table()
 
 
+async def test_each_axis_is_moved_along_by_itself():
+    options = Options(model="multihead", heads=4, rows=(0, 2, 3))
+    async with opened(options, LARGE, goto=Place(1, "weights")) as screen:
+        await screen.press("a", ">", ">", ">")
+        assert screen.cursor[0] == (0, 3, 0, 0)
+        await screen.press("a", ">", ">", "a", "<")
+        assert screen.cursor[0] == (2, 2, 0, 0)
+        assert "B 3 of 3" in screen.table()
+        assert "H 3 of 4" in screen.table()
+
+
 async def test_tokens_are_labels():
     """Rows of logits and of the vocabulary's parameters, and the keys of attention."""
     words = ["<PAD>", "<BOS>", "<EOS>", "<UNK>", ".", "a", "ball", "found", "lily", "red"]

@@ -183,7 +183,12 @@ class Watched(Client):
     def __init__(self) -> None:
         super().__init__()
         self.quiet = asyncio.Event()
+        self.started = asyncio.Event()
         self.open_requests = 0
+
+    async def start(self) -> None:
+        await super().start()
+        self.started.set()
 
     async def ask_bytes(self, method: str, **params: Any) -> tuple[dict[str, Any], bytes]:
         self.open_requests += 1
@@ -215,7 +220,7 @@ async def test_a_walk_with_a_real_worker_until_it_is_killed():
         while not screen.app.walker.ready:
             await client.settle(screen)
         assert screen.place == (0, "stories")
-        for key in (*"NNNNNNN", ".", "p", "n"):
+        for key in (*"NNNNNN", ".", "p", "n"):
             screen.post(key)
         await client.settle(screen)
         assert screen.place == (2, "embedding")
@@ -234,9 +239,10 @@ async def test_a_walk_with_a_real_worker_until_it_is_killed():
 
 
 async def test_leaving_ends_the_real_worker():
+    """Also while it loads."""
     client = Watched()
     async with with_worker(client, Options()) as screen:
-        await client.quiet.wait()
+        await asyncio.wait_for(client.started.wait(), PATIENCE)
         pid = client.pid
         assert pid is not None
         screen.post("q")

@@ -248,7 +248,7 @@ async def test_where_the_curve_is_seen():
     """Always on a large screen of the training map; on a small one on the loss alone."""
     async with opened(size=LARGE) as screen:
         assert "LOSS" in screen.text
-        assert "none yet" in " ".join(screen.pane("curve"))
+        assert "none yet: the first comes with step 1" in " ".join(screen.pane("curve"))
         await screen.press("m")
         assert screen.pane("curve") == []
         await screen.press("m")

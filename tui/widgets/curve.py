@@ -37,7 +37,7 @@ class LossCurve(Lines):
             return
         title = line(("LOSS", STRONG), ("  mean over the batch, in nats", DIM))
         if not self.losses:
-            self.show([title, line(("  none yet: the first comes at the end of step 1", DIM))])
+            self.show([title, line(("  none yet: the first comes with step 1", DIM))])
             return
         self.show([title, *self.plot(width - AXIS - 1, height - 2), self.steps_line(width)])
 
