@@ -17,8 +17,9 @@ from torch import Tensor
 from engine.errors import UsageError
 from engine.ops import given
 from engine.ops.gradients import GradientOf
-from engine.processes import Process, Snapshot
+from engine.processes import Process
 from engine.records import PartRecord, Record
+from engine.snapshots import Snapshots
 from engine.states import State, drain
 from engine.values import ValueStore
 
@@ -39,8 +40,8 @@ class History:
         self.in_progress = True
         self._values = ValueStore(budget)
         self._listed: OrderedDict[int, list[Record]] = OrderedDict({0: []})
-        self._snapshots: dict[int, Snapshot] = {0: process.snapshot(0)}
-        self._near: Snapshot | None = None  # where the last replay began
+        self._snapshots = Snapshots(process.snapshot(0))
+        self._stored = frozenset(self._snapshots.newest)  # names that snapshots hold
         self._twin: Process | None = None
         self._names = process.parameter_names()
 
@@ -66,8 +67,8 @@ class History:
         step = self.frontier
         self.in_progress = False
         self._values.measure_again((step, record.name) for record in self._listed[step])
-        self._snapshots[step] = self.process.snapshot(step)
-        self._trim_snapshots()
+        self._snapshots.add(self.process.snapshot(step))
+        self._fit()
         while len(self._listed) > self.STEPS_LISTED:
             self._listed.popitem(last=False)
 
@@ -126,13 +127,17 @@ class History:
 
     def _from_snapshot(self, name: str, step: int) -> Any:
         """Parameters, and what an optimizer keeps, after a step that has ended."""
-        first = self._snapshots.get(0)
-        if first is None or first.get(name) is None:
+        if name not in self._stored:
             return None
         snapshot = self._snapshots.get(step)
-        if snapshot is None and step < self.frontier:
-            snapshot = self._replay(step, (), to_the_end=True)
-        return None if snapshot is None else snapshot.get(name)
+        if snapshot is not None:
+            return snapshot.get(name)
+        if step >= self.frontier:
+            return None
+        value = self._stand_before(step + 1).snapshot(step).get(name)
+        if self._snapshots.get(step) is None:  # it was too large to be held whole
+            self._values.put((step, name), value)
+        return value
 
     def _compute(self, name: str, step: int) -> Any:
         """An aside, or a part of a state, from the values of its sources."""
@@ -164,29 +169,17 @@ class History:
     @property
     def held_bytes(self) -> int:
         """What is held: values and snapshots."""
-        return self._values.held + self._snapshot_bytes
+        return self._values.held + self._snapshots.held
 
-    @property
-    def _snapshot_bytes(self) -> int:
-        near = 0 if self._near is None else self._near.nbytes
-        return near + sum(each.nbytes for each in self._snapshots.values())
+    def _fit(self) -> None:
+        """Keep to the budget: half of it for snapshots, what they leave for values."""
+        self._snapshots.thin(self.budget // 2)
+        if self._snapshots.held > self.budget:
+            self._snapshots.stand_near(None)
+        self._values.trim(max(0, self.budget - self._snapshots.held))
 
-    def _trim_snapshots(self) -> None:
-        """Thin out snapshots to half the budget: the first and the newest stay, and those between
-        whose neighbours are closest go first."""
-        while self._snapshot_bytes > self.budget // 2:
-            steps = sorted(self._snapshots)
-            if len(steps) <= 2:
-                break
-            gaps = {b: c - a for a, b, c in zip(steps, steps[1:], steps[2:], strict=False)}
-            del self._snapshots[min(gaps, key=lambda step: (gaps[step], step))]
-        self._values.trim(max(0, self.budget - self._snapshot_bytes))
-
-    def _replay(
-        self, step: int, wanted: tuple[str, ...], to_the_end: bool = False
-    ) -> Snapshot | None:
-        """Make a step again on a replica: its records, the values of `wanted`, or (to the end)
-        the snapshot after it."""
+    def _replay(self, step: int, wanted: tuple[str, ...]) -> None:
+        """Make a step again on a replica: its records, and the values of `wanted`."""
         if not 0 <= step <= self.frontier:
             raise UsageError(f"there is no step {step} yet: steps 0 to {self.frontier} are begun")
         twin = self._stand_before(step)
@@ -204,19 +197,14 @@ class History:
                 if record.name in missing:
                     missing.discard(record.name)
                     self._values.put((step, record.name), without_graph(state.value))
-                    if step in self._listed and not missing and not to_the_end:
-                        return None
+                    if step in self._listed and not missing:
+                        return
                 state = states.send(state)
         except StopIteration:
             pass
         if step not in self._listed:
             self._listed[step] = records
             self._listed.move_to_end(step, last=False)
-        if not to_the_end:
-            return None
-        snapshot = self._snapshots[step] = twin.snapshot(step)
-        self._trim_snapshots()
-        return snapshot
 
     def _stand_before(self, step: int) -> Process:
         """A replica that stands where `step` begins."""
@@ -225,16 +213,13 @@ class History:
         twin = self._twin
         if step == 0:
             return twin
-        known = [each for each in self._snapshots.values() if each.step < step]
-        if self._near is not None and self._near.step < step:
-            known.append(self._near)
-        begin = max(known, key=lambda each: each.step)
+        begin = self._snapshots.before(step)
         twin.restore(begin)
-        if begin.step + 1 < step:  # who reads one state of a step will read its neighbours
+        if begin.step + 1 < step:
             for between in range(begin.step + 1, step):
                 drain(twin.states(between))
-            self._near = twin.snapshot(step - 1)
-            self._trim_snapshots()
+            self._snapshots.stand_near(twin.snapshot(step - 1))
+            self._fit()
         return twin
 
 

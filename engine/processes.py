@@ -3,12 +3,14 @@ where it stood. Training and generation are processes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
 
 from engine.states import States
+from engine.values import OVERHEAD
 
 
 @dataclass
@@ -25,7 +27,12 @@ class Snapshot:
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.nbytes for tensor in self.tensors.values())
+        """What it holds beyond what the process holds anyway."""
+        return sum(OVERHEAD + tensor.nbytes for tensor in self.tensors.values())
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of what it holds."""
+        return iter((*self.tensors, *self.shared))
 
     def get(self, name: str) -> Tensor | None:
         found = self.tensors.get(name)

@@ -3,9 +3,13 @@ value can be let go of and made again."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import ref
+
+import torch
+from torch import Tensor
 
 from engine.ops.core import Cell, Explanation, Operands, Operation, pick
 from engine.states import Axes, IndexMap, State, View
@@ -99,6 +103,7 @@ class Record:
         to = Explanation(
             self.name, self.step, cell, pick(value, cell), self.formula, self.operation.combine
         )
+        to.limit = largest(value)
         self.operation.explain(cell, Operands(self, self.history.fetch), to)
         return to
 
@@ -123,9 +128,16 @@ class PartRecord(Record):
     def explain(self, cell: Cell = ()) -> Explanation:
         check_cell(self.name, cell, self.shape)
         to = Explanation(self.name, self.step, cell, pick(self.value, cell), self.formula, "sum")
+        to.limit = largest(self.value)
         operands = Operands(self.whole, self.history.fetch)
         self.operation.explain_part(self.part, cell, operands, to)
         return to
+
+
+def largest(value: Any) -> float:
+    """The largest number that a value's type holds."""
+    floating = isinstance(value, Tensor) and value.dtype.is_floating_point
+    return torch.finfo(value.dtype).max if floating else math.inf
 
 
 def sources_of(state: State, step: int, parameters: dict[int, str]) -> tuple[Source, ...]:

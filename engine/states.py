@@ -49,6 +49,7 @@ class State:
         "name",
         "operation",
         "parameters",
+        "replaced",
         "role",
         "step",
     )
@@ -73,6 +74,7 @@ class State:
         self.role = role
         self.aside = aside
         self.step = step
+        self.replaced = False
         self._value = value
 
     @property
@@ -84,7 +86,9 @@ class State:
 
     @value.setter
     def value(self, value: Any) -> None:
+        """Another value than the computed one: what follows goes on with it."""
         self._value = value
+        self.replaced = True
 
     @property
     def computed(self) -> bool:
@@ -120,7 +124,7 @@ class State:
         for slot in State.__slots__:
             setattr(fresh, slot, getattr(self, slot))
         if self.inputs:
-            fresh.value = None
+            fresh._value = None
         return fresh
 
     def view(self, index_map: IndexMap, axes: Axes) -> View:
@@ -215,7 +219,7 @@ def each(states: States) -> Iterator[State]:
         return
 
 
-def patched(states: States, edits: Mapping[str, Tensor]) -> States:
+def patched(states: States, edits: Mapping[str, Any]) -> States:
     """The same generator with other values: where `edits` names a state, its cells replace the
     computed ones. Drain it, walk it or step it as any other.
 
@@ -237,13 +241,15 @@ def patched(states: States, edits: Mapping[str, Tensor]) -> States:
         return stop.value
 
 
-def splice(made: Tensor, wanted: Tensor) -> Tensor:
+def splice(made: Any, wanted: Any) -> Any:
     """`wanted` in place of `made`: cells that are equal stay the made ones, so that gradients flow
     through them bit for bit; edited cells are constants (their gradient stops there).
 
     Adding the difference would not be exact, and sending a tensor of an earlier pass would tie
-    backward to a graph that is gone.
+    backward to a graph that is gone. A text is replaced as a whole.
     """
+    if not isinstance(made, Tensor):
+        return wanted
     if made.shape != wanted.shape:
         raise ValueError(f"an edit of shape {list(wanted.shape)} cannot replace {list(made.shape)}")
     return torch.where(wanted == made, made, wanted.detach().to(made.dtype))

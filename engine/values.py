@@ -56,9 +56,12 @@ class ValueStore:
         self.trim(self.budget)
 
 
+OVERHEAD = 1024  # bytes of Python and torch around a tensor, whatever its size (measured)
+
+
 def nbytes(value: Any) -> int:
     """What holding a value costs, its kept gradient included."""
     if isinstance(value, Tensor):
         kept = value.grad if value.is_leaf or value.retains_grad else None
-        return value.nbytes + (0 if kept is None else kept.nbytes)
+        return OVERHEAD + value.nbytes + (0 if kept is None else OVERHEAD + kept.nbytes)
     return 0  # texts and windows belong to the data, which stays whatever the walk holds

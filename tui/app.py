@@ -10,6 +10,7 @@ import signal
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
@@ -24,6 +25,7 @@ from tui.glyphs import Glyphs, glyphs_for
 from tui.limits import SMALLEST, TALL, WIDE
 from tui.places import Place, place_of
 from tui.plain import shown
+from tui.prompt import Prompt
 from tui.walker import Walker
 from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
@@ -70,6 +72,7 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.curve = LossCurve(self.glyphs, id="curve")
         self.explain_pane = ExplainPane(self.glyphs, id="explain")
         self.pane: Pane = self.table  # the one that has the keys
+        self.prompt: Prompt | None = None
         self._explained: tuple[Any, ...] | None = None  # the cell that the explanation is of
         self._walking: asyncio.Task[None] | None = None
 
@@ -92,7 +95,7 @@ class Tensorstep(App[int], inherit_bindings=False):
 
     def on_load(self) -> None:  # before the terminal is changed
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
             loop.add_signal_handler(number, self.leave_on_signal, number)
 
     def on_mount(self) -> None:
@@ -264,20 +267,33 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.move("seek", step=0)
 
     def action_goto(self) -> None:
-        from tui.screens.question import Question
-
-        def answered(text: str | None) -> None:
-            if text is None:
-                return
-            try:
-                place = place_of(text)
-            except UsageError as error:
-                self.say(str(error), warn=True)
-            else:
-                self.walker.later(lambda: self.go(place))
-
         hint = "such as 1:weights:0,0,2, or 3:loss, or 1:parameters.W_Q.weight, or 2"
-        self.push_screen(Question("go to STEP:STATE:CELL", hint), answered)
+        self.prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
+        self.saying.show([self.prompt.line(self.glyphs)])
+
+    def go_as_typed(self, text: str | None) -> None:
+        self.say("")
+        if text is None:
+            return
+        try:
+            place = place_of(text)
+        except UsageError as error:
+            self.say(str(error), warn=True)
+        else:
+            self.walker.later(lambda: self.go(place))
+
+    def on_key(self, event: events.Key) -> None:
+        """While something is typed, every key goes there, before any key that does something."""
+        if self.prompt is not None and self.prompt.open:
+            event.prevent_default().stop()
+            self.prompt.take(event.key, event.character)
+            if self.prompt.open:
+                self.saying.show([self.prompt.line(self.glyphs)])
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.prompt is not None and self.prompt.open:
+            self.prompt.type(event.text)
+            self.saying.show([self.prompt.line(self.glyphs)])
 
     def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
         self.give_keys(self.table)

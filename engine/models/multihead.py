@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from engine.errors import TensorstepError
+from engine.errors import UsageError
 from engine.models.attention import every_slot, first_slot, last_slot
 from engine.models.base import StatesModel
 from engine.models.details import forward_details
@@ -16,7 +16,7 @@ class MultiHeadAttentionLM(StatesModel):
     """Predicts the next token from what `heads` heads of width d_model / heads find together.
 
     vocab_size C, context_len w, d_model d, hidden h; slots that hold `pad_id` are never seen.
-    Raises TensorstepError where the heads do not divide the width.
+    Raises UsageError where the heads do not divide the width.
     """
 
     weight_axes = {
@@ -37,7 +37,7 @@ class MultiHeadAttentionLM(StatesModel):
     ):
         super().__init__()
         if heads < 1 or d_model % heads:
-            raise TensorstepError(
+            raise UsageError(
                 f"{heads} heads do not share a width of {d_model} evenly: give a multiple"
             )
         self.vocab_size, self.context_len, self.pad_id = vocab_size, context_len, pad_id

@@ -58,10 +58,18 @@ class Explanation:
     note: str = ""
     own: int = 0  # softmax: which term is the cell itself
     constant: float = 0.0  # cross-entropy: what is added to the logarithm
+    limit: float = math.inf  # the largest number that the cell's own type can hold
 
     @property
     def total(self) -> float | None:
-        """The cell computed again from the terms; None where there is no arithmetic to do."""
+        """The cell computed again from the terms; infinite where its own type would overflow; None
+        where there is no arithmetic to do."""
+        total = self._combined()
+        if total is not None and abs(total) > self.limit:
+            return math.copysign(math.inf, total)
+        return total
+
+    def _combined(self) -> float | None:
         parts = [term.contribution for term in self.terms]
         if self.combine == "sum":
             return exact_sum(parts)

@@ -68,6 +68,10 @@ class Options:
             raise UsageError("--lines goes with --text FILE")
         if self.rows is not None and self.batch is not None:
             raise UsageError("--rows and --batch are both given: give one of them")
+        if self.rows is not None and not self.rows:
+            raise UsageError("--rows names no window: write their numbers as 2,3")
+        if self.draw is not None and self.draw_seed is not None:
+            raise UsageError("a draw and a seed for draws are both given: give one of them")
         positive = ("context", "batch", "width", "hidden", "heads", "tokens")
         for name in positive:
             value = getattr(self, name)

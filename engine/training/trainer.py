@@ -98,11 +98,13 @@ class Training:
             update = State(
                 f"update.{name}", operation, inputs, gradient.axes, (parameter,), "optimizer", True
             )
-            updates.append(update)
-            yield update
+            updates.append((yield update))
         for update in updates:
             update.expire()
         self.optimizer.step()
+        for update, parameter in zip(updates, self.parameters.values(), strict=True):
+            if update.replaced:  # a patched update is the one that counts
+                parameter.data.copy_(update.value)
         if self.evaluate_every and step % self.evaluate_every == 0:
             yield self._validation(step)
         return loss
@@ -123,7 +125,7 @@ class Training:
         return memory
 
     def _validation(self, step: int) -> State:
-        contexts, targets = self.data.held_out  # type: ignore[misc]
+        contexts, targets = self.data.held_out or ([], torch.empty(0))
         loss = torch.tensor(evaluate(self.model, contexts, targets))
         sentence = f"mean loss over {len(targets)} held-out windows; updates nothing"
         return given("validation", loss, (), sentence, role="activation")

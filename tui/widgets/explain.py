@@ -95,7 +95,9 @@ class ExplainPane(Pane):
         note = self.data(term["note"])
         if combine == "rule":
             return wrapped(f"  {names} = {value}" + (f"  {note}" if note else ""), width, DIM)
-        contribution = self.number(term["contribution"]).rjust(9)
+        whole = isinstance(term["value"], int) and term["contribution"] in (0, term["value"])
+        share = int(term["contribution"]) if whole else term["contribution"]  # an ID stays one
+        contribution = self.number(share).rjust(9)
         first = f"{contribution}  {value}" + (f"  {note}" if note else "")
         if cell_len(first) + cell_len(names) + 3 <= width:
             return [line(first, "   ", (names, DIM))]

@@ -1,0 +1,58 @@
+"""The line above the footer while something is typed into it.
+
+It takes its keys from the app, in the order they were typed: a sheet with a field of its own would
+miss those that arrive before it stands, as after a paste or a hiccup of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.text import Text
+
+from tui.glyphs import Glyphs
+from tui.plain import shown
+from tui.widgets.lines import CURSOR, DIM, STRONG, line
+
+LONGEST = 200  # characters
+
+
+class Prompt:
+    """A question, and what has been typed so far.
+
+    answered  is called once, with what was typed, or None where it was left
+    """
+
+    def __init__(self, question: str, hint: str, answered: Callable[[str | None], None]):
+        self.question = question
+        self.hint = hint
+        self.answered = answered
+        self.text = ""
+        self.open = True
+
+    def take(self, key: str, character: str | None) -> None:
+        """One key, by its name and, where it is one, its character."""
+        if key in ("escape", "ctrl+c"):
+            self.close(None)
+        elif key == "enter":
+            self.close(self.text.strip() or None)
+        elif key in ("backspace", "ctrl+h"):
+            self.text = self.text[:-1]
+        elif key == "ctrl+u":
+            self.text = ""
+        elif character is not None and character.isprintable():
+            self.type(character)
+
+    def type(self, text: str) -> None:
+        """Text that was typed or pasted; what is not printable is left out."""
+        self.text = (self.text + "".join(filter(str.isprintable, text)))[:LONGEST]
+
+    def close(self, answer: str | None) -> None:
+        self.open = False
+        self.answered(answer)
+
+    def line(self, glyphs: Glyphs) -> Text:
+        """How it is shown: the question, the text, a cursor, and a hint while nothing is typed."""
+        hint = f" {self.hint}" if not self.text else "  enter: go, escape: stay"
+        text = shown(self.text, glyphs.ascii)
+        return line((f"{self.question} ", STRONG), text, (" ", CURSOR), (hint, DIM))
