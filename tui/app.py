@@ -211,7 +211,9 @@ class Tensorstep(App[int], inherit_bindings=False):
         return line((NAME, HERE), (left, STRONG), " " * gap, (right, DIM))
 
     def say(self, text: str, warn: bool = False) -> None:
-        """One line above the footer, until the next key that moves."""
+        """One line above the footer, until the next key that moves; not over what is typed there."""
+        if self.prompt is not None and self.prompt.open:
+            return
         self.saying.show([line((shown(text, self.glyphs.ascii), WARN if warn else DIM))])
 
     async def show_state(self) -> None:
@@ -269,7 +271,7 @@ class Tensorstep(App[int], inherit_bindings=False):
     def action_goto(self) -> None:
         hint = "such as 1:weights:0,0,2, or 3:loss, or 1:parameters.W_Q.weight, or 2"
         self.prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
-        self.saying.show([self.prompt.line(self.glyphs)])
+        self.saying.show([self.prompt.line(self.glyphs, self.size.width)])
 
     def go_as_typed(self, text: str | None) -> None:
         self.say("")
@@ -288,12 +290,12 @@ class Tensorstep(App[int], inherit_bindings=False):
             event.prevent_default().stop()
             self.prompt.take(event.key, event.character)
             if self.prompt.open:
-                self.saying.show([self.prompt.line(self.glyphs)])
+                self.saying.show([self.prompt.line(self.glyphs, self.size.width)])
 
     def on_paste(self, event: events.Paste) -> None:
         if self.prompt is not None and self.prompt.open:
             self.prompt.type(event.text)
-            self.saying.show([self.prompt.line(self.glyphs)])
+            self.saying.show([self.prompt.line(self.glyphs, self.size.width)])
 
     def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
         self.give_keys(self.table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from tui.glyphs import Glyphs
@@ -51,8 +52,14 @@ class Prompt:
         self.open = False
         self.answered(answer)
 
-    def line(self, glyphs: Glyphs) -> Text:
-        """How it is shown: the question, the text, a cursor, and a hint while nothing is typed."""
+    def line(self, glyphs: Glyphs, width: int) -> Text:
+        """How it is shown in so many cells: the question, the text (its end, where it is long), a
+        cursor, and a hint."""
         hint = f" {self.hint}" if not self.text else "  enter: go, escape: stay"
         text = shown(self.text, glyphs.ascii)
+        room = width - cell_len(self.question) - 2
+        if cell_len(text) > room:
+            while cell_len(text) > room - len(glyphs.dots):
+                text = text[1:]
+            text = glyphs.dots + text
         return line((f"{self.question} ", STRONG), text, (" ", CURSOR), (hint, DIM))

@@ -449,6 +449,19 @@ def test_cells_that_are_no_numbers_are_explained_as_such(name: str, broken: floa
                     assert math.isnan(found.total) == math.isnan(found.value)
 
 
+@pytest.mark.parametrize("size", [1e30, -1e30])
+def test_a_sum_beyond_the_cell_s_type_is_infinite_too(size: float):
+    """1e30 · 1e30 is no float32; the total, in float64, says what the cell says."""
+    process = training("mlp")
+    with torch.no_grad():
+        process.model.hidden_layer.bias.fill_(1e30)
+        process.model.vocab_head.weight[3].fill_(size)
+    walk = Walk(process)
+    walk.seek(1, "logits")
+    found = walk.current.explain((0, 3))
+    assert found.value == found.total == math.copysign(math.inf, size)
+
+
 # --- any shape -------------------------------------------------------------------------------
 
 

@@ -31,6 +31,8 @@ def test_the_default_is_the_worked_sentence():
         ({"sentence": "a", "text": "b"}, "--sentence and --text are both given"),
         ({"lines": True}, "--lines goes with --text FILE"),
         ({"rows": (1,), "batch": 2}, "--rows and --batch are both given"),
+        ({"rows": ()}, "--rows names no window"),
+        ({"draw": 0.5, "draw_seed": 3}, "a draw and a seed for draws are both given"),
         ({"context": 0}, "--context 0 is too small: give 1 or more"),
         ({"batch": -1}, "--batch -1 is too small"),
         ({"width": 0}, "--width 0 is too small"),

@@ -83,6 +83,14 @@ def test_patched_puts_cells_in():
     assert drain(patched(chain(Counted()), edits)).value.tolist() == [4.0, 14.0]
 
 
+def test_a_text_is_patched_as_a_whole():
+    def read():
+        text = yield given("text", "lily found", (), "as it was given")
+        return text.value
+
+    assert drain(patched(read(), {"text": "a red ball"})) == "a red ball"
+
+
 def test_patched_tells_of_a_state_that_never_came():
     with pytest.raises(KeyError, match="no state is called elsewhere, nowhere"):
         drain(patched(chain(Counted()), {"nowhere": torch.zeros(2), "elsewhere": torch.zeros(2)}))

@@ -214,6 +214,18 @@ def test_a_patch_with_own_values_trains_the_same(name: str):
         assert torch.equal(mine, its)
 
 
+@BOTH
+def test_a_patched_update_is_the_one_that_is_used(kind: str):
+    """The parameter is then what was asked for; every other one is what it would have been."""
+    usual, stepped = (training("attention", rule_named(kind, 0.1)) for _ in "ab")
+    drain(usual.states(1))
+    wanted = torch.full((3, 4), 0.5)
+    drain(patched(stepped.states(1), {"update.W_Q.weight": wanted}))
+    for name, parameter in stepped.parameters.items():
+        expected = wanted if name == "W_Q.weight" else usual.parameters[name]
+        assert torch.equal(parameter, expected), name
+
+
 def test_a_patched_gradient_is_the_one_that_is_used():
     """What the screen would show as the update is the step that is taken."""
     stepped = training("mlp", engine.SGD(0.5))

@@ -450,6 +450,20 @@ def test_a_budget_is_kept_and_going_back_is_right():
     assert walk.held_bytes <= budget
 
 
+@pytest.mark.parametrize("megabytes", [34, 40, 50])
+def test_a_budget_that_holds_two_snapshots_but_not_three(megabytes: int):
+    """A snapshot has 15.7 MB: reading back keeps to the budget all the same, and is right."""
+    walk = Walk(large_training(), megabytes * 2**20)
+    walk.seek(1, "weights")
+    expected = copied(walk.fetch("parameters.W_K.weight", 0))
+    walk.seek(8, "weights")
+    for step in (6, 3, 5):
+        walk.fetch("weights", step)
+        walk.fetch("parameters.W_K.weight", step)
+        assert walk.held_bytes <= megabytes * 2**20
+    assert same(walk.fetch("parameters.W_K.weight", 0), expected)
+
+
 @EACH_MODEL
 def test_all_that_is_held_is_counted(name: str):
     """At the least: values and kept gradients of the states, and a snapshot a step."""

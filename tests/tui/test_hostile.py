@@ -129,7 +129,14 @@ async def test_hostile_places(ascii_only: bool):
     """What is typed comes back in the sentence, as data."""
     more = {"glyphs": ASCII} if ascii_only else {}
     async with opened(size=LARGE, **more) as screen:
-        for text in ("[red]x[/red]", "1:[/]:0", "1:weights:[bold]", "漢:字", "1:e\u0301", "\u202e"):
+        for text in (
+            "[red]x[/red]",
+            "1:[/]:0",
+            "1:weights:[bold]",
+            "漢:字",
+            "1:e\u0301",
+            "x\u202e",
+        ):
             await screen.goto(text)
             assert screen.said
             check_hostile(screen)

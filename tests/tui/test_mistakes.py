@@ -168,7 +168,7 @@ def test_options_that_cannot_be_used(
 
 
 def test_heads_that_do_not_share_the_width(refused: Refused):
-    sentence = refused("states", "train", "--model", "multihead", "--heads", 3, code=1)
+    sentence = refused("states", "train", "--model", "multihead", "--heads", 3)
     assert sentence == "3 heads do not share a width of 4 evenly: give a multiple"
 
 

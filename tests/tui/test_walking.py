@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 import torch
+from textual import events
 
 import engine
 from engine.maps import STAGES, stage_of
@@ -296,6 +297,23 @@ async def test_every_key_is_a_letter_in_a_question():
         assert "qnpNPmoe?;:.,[]hjkl<>0gG" in screen.text
         await screen.press("escape")
         assert screen.place == (0, "stories")
+
+
+async def test_a_place_typed_in_one_go():
+    """As a paste or a hiccup of the line sends it: no key is lost, none does anything else."""
+    async with opened() as screen:
+        await screen.press_at_once(";", *"1:q:0,0,2", "enter", "n", "n")
+        assert screen.place == (1, "V")
+
+
+async def test_a_place_pasted():
+    async with opened() as screen:
+        await screen.press(";")
+        screen.app.post_message(events.Paste("1:q\x1b[31m:0,0\n,2"))
+        await screen.settle()
+        assert "1:q[31m:0,0,2" in screen.text
+        await screen.press("ctrl+u", *"1:K", "backspace", "V", "enter")
+        assert screen.place == (1, "V")
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
