@@ -211,7 +211,7 @@ class Tensorstep(App[int], inherit_bindings=False):
         return line((NAME, HERE), (left, STRONG), " " * gap, (right, DIM))
 
     def say(self, text: str, warn: bool = False) -> None:
-        """One line above the footer, until the next key that moves; not over what is typed there."""
+        """One line above the footer, until the next key that moves; what is typed stays."""
         if self.prompt is not None and self.prompt.open:
             return
         self.saying.show([line((shown(text, self.glyphs.ascii), WARN if warn else DIM))])

@@ -18,6 +18,8 @@ def read_documents(path: str, lines: bool = False) -> list[str]:
     """
     file = Path(path)
     try:
+        if file.exists() and not file.is_dir() and not file.is_file():  # a pipe, a device
+            raise UsageError(f"{path!r} is no regular file: save the text to one for --text")
         raw = file.read_bytes()
     except FileNotFoundError:
         raise UsageError(f"there is no file {path!r}: check the path given to --text") from None

@@ -80,9 +80,9 @@ class Options:
         if self.train_steps < 0:
             raise UsageError(f"--train-steps {self.train_steps} is too small: give 0 or more")
         if self.draw is not None and not (0 <= self.draw <= 1):
-            raise UsageError(f"a draw of {self.draw:g} is no share: give a number from 0 to 1")
+            raise UsageError(f"--draw {self.draw:g} is no share: give a number from 0 to 1")
         if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise UsageError(f"a learning rate of {self.lr:g} does not train: give one above 0")
+            raise UsageError(f"--lr {self.lr:g} does not train: give a learning rate above 0")
         if self.optimizer not in ("sgd", "adamw"):
             raise UsageError(f"no optimizer is called {self.optimizer!r}: use sgd or adamw")
         for name in ("seed", "draw_seed"):

@@ -92,3 +92,12 @@ def test_a_name_with_markup_is_shown_as_it_is(tmp_path: Path):
 def test_documents_without_a_token(documents: list[str]):
     with pytest.raises(UsageError, match="the sentence holds no token"):
         check_documents(documents, "the sentence")
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path):
+    """A pipe could be read only once, a device for ever."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (str(pipe), "/dev/zero"):
+        with pytest.raises(UsageError, match="is no regular file: save the text to one"):
+            read_documents(path)

@@ -64,7 +64,8 @@ def test_a_key_quits(key: str, when: str, modern: bool) -> None:
         (signal.SIGTERM, READY, 143),
         (signal.SIGTERM, LOADING, 143),
         (signal.SIGHUP, LOADING, 129),
-        (signal.SIGINT, LOADING, 0),
+        (signal.SIGINT, LOADING, 130),
+        (signal.SIGQUIT, READY, 131),
     ],
 )
 def test_a_signal_ends_both_processes(number: signal.Signals, when: str, code: int) -> None:

@@ -100,6 +100,7 @@ def test_thirty_random_cells_by_goto(
             terminal.press(";", "go to STEP")
             terminal.send(f"1:{state['name']}:{index}{ENTER}")
             terminal.wait_for(lambda t, s=state, c=cell: (f := table_of(t, s)) and f.cursor == c)
+            terminal.wait_for(lambda t: len(t.reversed_text()) == 1)  # the prompt's cursor is gone
             shown(terminal, expected, state)
             value = state["values"]
             for i in cell:
