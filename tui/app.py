@@ -10,6 +10,7 @@ import signal
 from typing import Any, ClassVar
 
 from rich.cells import cell_len
+from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
@@ -29,11 +30,12 @@ from tui.prompt import Prompt
 from tui.walker import Walker
 from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
-from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, Pane, line
+from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, Pane, line, wrapped
 from tui.widgets.map import MapPane
 from tui.widgets.table import TensorTable
 
 NAME = "tensorstep  "
+SAID = 4  # lines of a sentence above the footer
 
 
 class Ground(Screen[None], inherit_bindings=False):
@@ -211,10 +213,24 @@ class Tensorstep(App[int], inherit_bindings=False):
         return line((NAME, HERE), (left, STRONG), " " * gap, (right, DIM))
 
     def say(self, text: str, warn: bool = False) -> None:
-        """One line above the footer, until the next key that moves; what is typed stays."""
+        """A sentence above the footer, until the next key that moves; what is typed stays."""
         if self.prompt is not None and self.prompt.open:
             return
-        self.saying.show([line((shown(text, self.glyphs.ascii), WARN if warn else DIM))])
+        style = WARN if warn else DIM
+        lines = wrapped(shown(text, self.glyphs.ascii), self.size.width, style)
+        if len(lines) > SAID:
+            lines = [*lines[: SAID - 1], line((self.glyphs.dots, style))]
+        self.tell(lines)
+
+    def tell(self, lines: list[Text]) -> None:
+        """These lines above the footer, which makes room for them."""
+        if self.saying.size.height != len(lines):
+            self.saying.styles.height = len(lines)
+        self.saying.show(lines)
+
+    def show_prompt(self) -> None:
+        if self.prompt is not None and self.prompt.open:
+            self.tell([self.prompt.line(self.glyphs, self.size.width)])
 
     async def show_state(self) -> None:
         """Fetch the visible cells and the explanation of the one under the cursor; draw."""
@@ -271,7 +287,7 @@ class Tensorstep(App[int], inherit_bindings=False):
     def action_goto(self) -> None:
         hint = "such as 1:weights:0,0,2, or 3:loss, or 1:parameters.W_Q.weight, or 2"
         self.prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
-        self.saying.show([self.prompt.line(self.glyphs, self.size.width)])
+        self.show_prompt()
 
     def go_as_typed(self, text: str | None) -> None:
         self.say("")
@@ -289,13 +305,12 @@ class Tensorstep(App[int], inherit_bindings=False):
         if self.prompt is not None and self.prompt.open:
             event.prevent_default().stop()
             self.prompt.take(event.key, event.character)
-            if self.prompt.open:
-                self.saying.show([self.prompt.line(self.glyphs, self.size.width)])
+            self.show_prompt()
 
     def on_paste(self, event: events.Paste) -> None:
         if self.prompt is not None and self.prompt.open:
             self.prompt.type(event.text)
-            self.saying.show([self.prompt.line(self.glyphs, self.size.width)])
+            self.show_prompt()
 
     def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
         self.give_keys(self.table)

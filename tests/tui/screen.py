@@ -133,8 +133,8 @@ class Screen:
 
     @property
     def said(self) -> str:
-        """The line above the footer."""
-        return self.pane("say")[0].strip()
+        """The sentence above the footer, as one run of words."""
+        return " ".join(" ".join(self.pane("say")).split())
 
     @property
     def state(self) -> str:

@@ -257,11 +257,28 @@ async def test_go_to_nowhere():
         for place, words in NOWHERE.items():
             await screen.goto(place)
             assert words in screen.said, place
-            assert screen.pane("table") == before
+            assert screen.pane("table") == before[: len(screen.pane("table"))]
             screen.check()
         await screen.press("n")
         assert screen.state == "K"
         assert screen.said == ""
+
+
+async def test_a_long_sentence_is_told_on_several_lines():
+    """None is wider than the terminal, the table makes room, and gets it back."""
+    async with opened(goto=Place(1, "q")) as screen:
+        room = screen.app.table.size.height
+        await screen.goto("1:nothing")
+        told = screen.pane("say")
+        assert len(told) > 1
+        assert screen.said.startswith(
+            "no state of step 1 of the training map is called 'nothing': they are batch.X, batch.y"
+        )
+        assert screen.app.table.size.height == room - len(told) + 1
+        screen.check()
+        await screen.press("n")
+        assert screen.said == ""
+        assert screen.app.table.size.height == room
 
 
 async def test_go_to_a_cell_that_is_not_there():
