@@ -9,10 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engine.data.corpus import Corpus as Corpus
+    from engine.data.corpus import open_corpus as open_corpus
     from engine.data.preparation import TrainingData as TrainingData
     from engine.data.preparation import prepare as prepare
+    from engine.data.sampling import EpochRows as EpochRows
     from engine.data.sampling import FixedRows as FixedRows
     from engine.data.sampling import SampledRows as SampledRows
+    from engine.data.windows import Sequences as Sequences
     from engine.data.windows import Windows as Windows
     from engine.errors import TensorstepError as TensorstepError
     from engine.errors import UsageError as UsageError
@@ -32,6 +36,10 @@ if TYPE_CHECKING:
     from engine.states import each as each
     from engine.states import patched as patched
     from engine.states import splice as splice
+    from engine.text.compare import compare as compare
+    from engine.text.cutting import CutTokenizer as CutTokenizer
+    from engine.text.loading import load_tokenizer as load_tokenizer
+    from engine.text.loading import open_tokenizer as open_tokenizer
     from engine.text.vocabulary import BOS as BOS
     from engine.text.vocabulary import EOS as EOS
     from engine.text.vocabulary import PAD as PAD
@@ -47,9 +55,10 @@ if TYPE_CHECKING:
     from engine.walk import Walk as Walk
 
 _HOME = {
+    "engine.data.corpus": ("Corpus", "open_corpus"),
     "engine.data.preparation": ("TrainingData", "prepare"),
-    "engine.data.sampling": ("FixedRows", "SampledRows"),
-    "engine.data.windows": ("Windows",),
+    "engine.data.sampling": ("EpochRows", "FixedRows", "SampledRows"),
+    "engine.data.windows": ("Sequences", "Windows"),
     "engine.errors": ("TensorstepError", "UsageError"),
     "engine.generation.decoding": ("FixedDraw", "Greedy", "SeededDraws"),
     "engine.generation.generator": ("Generation", "generate"),
@@ -59,6 +68,9 @@ _HOME = {
     "engine.models.mlp": ("FixedWindowMLP",),
     "engine.models.multihead": ("MultiHeadAttentionLM",),
     "engine.states": ("State", "drain", "each", "patched", "splice"),
+    "engine.text.compare": ("compare",),
+    "engine.text.cutting": ("CutTokenizer",),
+    "engine.text.loading": ("load_tokenizer", "open_tokenizer"),
     "engine.text.vocabulary": ("BOS", "EOS", "PAD", "SPECIAL_TOKENS", "UNK", "Vocabulary"),
     "engine.text.words": ("detokenize", "tokenize"),
     "engine.training.optimizers": ("SGD", "AdamW"),

@@ -4,6 +4,7 @@ value can be let go of and made again."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import ref
@@ -63,7 +64,7 @@ class Record:
     def kind(self) -> str:
         """text, number or tensor"""
         value = self.value
-        if isinstance(value, (str, list)):
+        if isinstance(value, Sequence):
             return "text"
         return "tensor" if len(value.shape) else "number"
 
@@ -72,7 +73,7 @@ class Record:
         value = self.value
         if isinstance(value, str):
             return ()
-        return (len(value),) if isinstance(value, list) else tuple(value.shape)
+        return (len(value),) if isinstance(value, Sequence) else tuple(value.shape)
 
     @property
     def dtype(self) -> str:

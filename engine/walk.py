@@ -6,18 +6,21 @@ Going forward drives the process one state at a time; going back reads what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from engine.errors import UsageError
 from engine.history import History
 from engine.maps import stage_of
 from engine.processes import Process
+from engine.progress import Tell, tracked
 from engine.records import Record
 from engine.states import State, States
 
 MEGABYTE = 2**20
+FIRST_NAMES = 6  # names told of where none is near
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,17 @@ class Walk:
         """To the same state one step earlier (or the first of that step, where it has none)."""
         return self.cursor.step > 0 and self._same_state(self.cursor.step - 1)
 
-    def seek(self, step: int, name: str | None = None) -> None:
-        """To a state by name (the first of the step, without one), forward or back.
+    def seek(self, step: int, name: str | None = None, tell: Tell | None = None) -> None:
+        """To a state by name (the first of the step, without one), forward or back; `tell` hears
+        of a way that takes long.
 
         Raises UsageError where there is no such step or state; the cursor then stays.
         """
         if step < 0:
             raise UsageError(f"there is no step {step}: steps are counted from 0")
-        while self.frontier < step:
-            if not self._begin(self.frontier + 1):
+        missing = range(self.frontier + 1, step + 1)
+        for number in tracked(missing, f"making steps up to {step}", len(missing), tell):
+            if not self._begin(number):
                 raise UsageError(
                     f"there is no step {step}: {self.process.map} ended at step {self.frontier}"
                     f" ({self.process.ended(self.frontier)})"
@@ -121,7 +126,7 @@ class Walk:
         if index is None:
             raise UsageError(
                 f"no state of step {step} of the {self.process.map} map is called {name!r}:"
-                f" they are {', '.join(record.name for record in self.records(step))}"
+                f" {nearest(str(name), [record.name for record in self.records(step)])}"
             )
         self.cursor = Position(step, index)
 
@@ -229,3 +234,15 @@ class Walk:
     def fetch(self, name: str, step: int) -> Any:
         """The value of a state as it stood then. Raises KeyError where there is none."""
         return self.history.fetch(name, step)
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """What may have been meant by a name that there is not."""
+    alike = get_close_matches(name, names, cutoff=0.5)
+    told = (
+        f"did you mean {' or '.join(alike)}"
+        if alike
+        else f"they are {', '.join(names[:FIRST_NAMES])}"
+    )
+    more = "" if alike or len(names) <= FIRST_NAMES else ", ..."
+    return f"{told}{more} (`tensorstep states` lists all {len(names)})"

@@ -19,6 +19,7 @@ class Action:
     shown  the keys as the help prints them; empty where another line of the help says it
     where  the panes it is for
     brief  its word in the footer; empty where the footer leaves it out
+    wide   the footer shows it only where there is room
     """
 
     id: str
@@ -28,6 +29,7 @@ class Action:
     where: str = ""
     brief: str = ""
     call: str = ""
+    wide: bool = False
 
 
 ACTIONS = (
@@ -61,17 +63,95 @@ ACTIONS = (
     Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
     Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),
     Action("enter", "enter", "enter", "open the chosen stage", "map"),
+    Action(
+        "corpus", "C", "C", "the corpus: stories, tokens, windows, audit", brief="corpus", wide=True
+    ),
+    Action("find", "slash", "/", "find a token or a story", brief="find", wide=True),
+    Action("tokenizers", "T", "T", "a text under several tokenizers", brief="tokens", wide=True),
+    Action("suspend", "ctrl+z", "ctrl+z", "to the shell; fg comes back", call="suspend_process"),
     Action("redraw", "ctrl+l", "ctrl+l", "draw the screen again"),
     Action("help", "question_mark", "?", "this help", brief="help"),
     Action("leave", "q,ctrl+c", "q ctrl+c", "quit", brief="quit"),
 )
 
-BINDINGS = [
-    Binding(action.keys, action.call or action.id, action.what, show=False, id=action.id)
-    for action in ACTIONS
-]
+CORPUS_ACTIONS = (
+    Action("corpus.next", "n", "n p", "next story, the one before", brief="story", call="story(1)"),
+    Action("corpus.back", "p", "", "the story before", call="story(-1)"),
+    Action(
+        "corpus.grow",
+        "down,j,right,l",
+        "down up",
+        "grow the windows by a pair, or shrink them",
+        brief="pair",
+        call="target(1)",
+    ),
+    Action("corpus.shrink", "up,k,left,h", "", "shrink", call="target(-1)"),
+    Action("corpus.page", "pagedown,space", "", "ten pairs", call="target(10)"),
+    Action("corpus.page_back", "pageup", "", "ten fewer", call="target(-10)"),
+    Action("corpus.first", "g,home", "g G", "the first pair, all of them", call="target_end(-1)"),
+    Action("corpus.last", "G,end", "", "all pairs", call="target_end(1)"),
+    Action(
+        "corpus.longer",
+        "greater_than_sign",
+        "< >",
+        "shorter, longer context",
+        brief="context",
+        call="context(1)",
+    ),
+    Action("corpus.shorter", "less_than_sign", "", "shorter context", call="context(-1)"),
+    Action(
+        "corpus.find",
+        "slash",
+        "/",
+        "find a token or a text; then n, N: other matches",
+        brief="find",
+        call="find",
+    ),
+    Action("corpus.match", "N", "", "the match before", call="match_back"),
+    Action("corpus.audit", "tab,a", "tab", "the audit", brief="audit", call="audit"),
+    Action(
+        "corpus.tokenizers",
+        "T",
+        "T",
+        "this story under several tokenizers",
+        brief="tokens",
+        call="tokenizers",
+    ),
+    Action("corpus.close", "escape,q", "escape", "back to the walk", brief="close", call="close"),
+)
+COMPARE_ACTIONS = (
+    Action(
+        "compare.text",
+        "semicolon,colon,slash",
+        ";",
+        "another text",
+        brief="another text",
+        call="other_text",
+    ),
+    Action("compare.down", "down,j", "down up", "scroll", brief="scroll", call="scroll(1)"),
+    Action("compare.up", "up,k", "", "scroll up", call="scroll(-1)"),
+    Action("compare.page", "pagedown,space", "", "a page", call="scroll(10)"),
+    Action("compare.page_up", "pageup", "", "a page up", call="scroll(-10)"),
+    Action("compare.close", "escape,q", "escape", "close", brief="close", call="close"),
+)
 
 
-def footer() -> list[tuple[str, str]]:
-    """Key and word of what the footer shows, in order."""
-    return [(action.shown.split()[0], action.brief) for action in ACTIONS if action.brief]
+def bindings(actions: tuple[Action, ...]) -> list[Binding]:
+    """The actions as Textual binds them."""
+    return [
+        Binding(action.keys, action.call or action.id, action.what, show=False, id=action.id)
+        for action in actions
+    ]
+
+
+BINDINGS = bindings(ACTIONS)
+
+
+def brief(actions: tuple[Action, ...]) -> list[tuple[str, str]]:
+    """Key and word of what a footer shows, in order."""
+    return [(action.shown.split()[0], action.brief) for action in actions if action.brief]
+
+
+def footer(wide: bool = False) -> list[tuple[str, str]]:
+    """The footer of the walk."""
+    return brief(tuple(action for action in ACTIONS if wide or not action.wide))

@@ -66,7 +66,9 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.set_class(self.glyphs.ascii, "ascii")
         self.tracing = debug
         self.failure: str | None = None  # what is told after the screen has closed
-        self.walker = Walker(client or Client(), options, kind, self.say, self.show_state)
+        self.walker = Walker(
+            client or Client(), options, kind, self.glyphs, self.say, self.show_state
+        )
         self.top, self.saying, self.bottom = Lines(id="top"), Lines(id="say"), Lines(id="bottom")
         self.small = Lines(id="small")  # all there is on a terminal that is too small
         self.map_pane = MapPane(self.glyphs, id="map")
@@ -180,7 +182,7 @@ class Tensorstep(App[int], inherit_bindings=False):
     def draw_frame(self) -> None:
         """Top line, map, footer, and what a terminal too small shows."""
         keys: list[Any] = []
-        for key, word in footer():
+        for key, word in footer(self.size.width >= WIDE):
             keys += [(key, HERE), (f" {word}  ", DIM)]
         self.bottom.show([line(*keys)])
         width, height = self.size
@@ -201,6 +203,8 @@ class Tensorstep(App[int], inherit_bindings=False):
         if walker.state is not None:
             parts += [f"step {walker.state['step']}", walker.state["stage"]]
         loss = walker.standing["loss"]
+        if walker.state is not None and walker.state["step"] != walker.standing["step"]:
+            loss = None  # what is looked at beside the walk is of another step
         loss_text = f"{loss:.4f}" if isinstance(loss, float) else loss
         right = f"loss {loss_text}  cpu" if loss_text else "cpu"
         dot = " - " if self.glyphs.ascii else " · "
@@ -329,6 +333,25 @@ class Tensorstep(App[int], inherit_bindings=False):
         choices = [(key, MODEL_TITLES[key]) for key in MODEL_STAGES]
         self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
 
+    def action_corpus(self) -> None:
+        self.open_corpus(finding=False)
+
+    def action_find(self) -> None:
+        self.open_corpus(finding=True)
+
+    def open_corpus(self, finding: bool) -> None:
+        from tui.screens.corpus import CorpusScreen
+
+        if self.walker.ready:
+            self.push_screen(CorpusScreen(self.walker, self.glyphs, finding))
+
+    def action_tokenizers(self) -> None:
+        from tui.screens.compare import CompareScreen
+
+        if self.walker.ready:
+            text = self.walker.options.prompt if self.walker.kind == GENERATION else None
+            self.push_screen(CompareScreen(self.walker, self.glyphs, text))
+
     # --- panes and cells ----------------------------------------------------------------------
 
     def give_keys(self, pane: Pane) -> None:
@@ -344,6 +367,9 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.give_keys(panes[(panes.index(self.pane) + by) % len(panes)])
 
     def action_close(self) -> None:
+        if self.walker.working:
+            self.walker.stop()
+            return
         self.give_keys(self.table)
         self.say("")
         if self.walker.detour is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from engine.errors import UsageError
 from engine.maps import GENERATION, TRAINING
@@ -16,6 +16,8 @@ Step through everything a language model computes, key by key.
 Without options it walks the worked sentence: n next, p back, ? help, q quit.
 """
 MAX_VALUES = 10_000
+DEFAULT_CORPUS = "storybook"
+Commands = Any  # argparse's own type of it is private
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,21 +75,67 @@ def parser() -> Parser:
         default=MAX_VALUES,
         help="leave out the values of larger states (10000)",
     )
+    add_tokenize(commands)
+    add_corpus(commands)
+    return made
+
+
+def add_tokenize(commands: Commands) -> None:
+    made = commands.add_parser(
+        "tokenize",
+        help="a text under several tokenizers, side by side",
+        description="Print the pieces, bytes and IDs of a text under each tokenizer. Words,"
+        " characters and bpe have the vocabulary of the corpus that is named, or of TEXT itself.",
+        parents=[source_options()],
+        allow_abbrev=False,
+    )
+    made.add_argument("what", metavar="TEXT", help="the text; - reads it from standard input")
+    made.add_argument(
+        "--with",
+        dest="names",
+        metavar="NAMES",
+        help="comma-separated: words, characters, bpe, bpe:SIZE, cl100k_base, a path",
+    )
+    made.add_argument("--json", action="store_true", help="one JSON list")
+
+
+def add_corpus(commands: Commands) -> None:
+    made = commands.add_parser(
+        "corpus",
+        help="what a corpus holds: documents, tokens, windows by split",
+        description="Print the audit of a corpus, of the storybook unless another is named.",
+        parents=[source_options()],
+        allow_abbrev=False,
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def source_options() -> Parser:
+    """The options of what is read: texts, tokenizer, windows. Those not given are left out:
+    `Options` has their defaults."""
+    made = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    add = made.add_argument
+    add("--sentence", metavar="TEXT", help="walk this sentence")
+    add("--text", metavar="FILE", help="walk this UTF-8 file: one document, or with --lines")
+    add("--lines", action="store_true", help="every line of FILE is a document")
+    add("--corpus", metavar="SPEC", help="storybook, logs, tinystories:full, hub:ID, or a path")
+    add("--documents", type=int, metavar="N", help="only the first N documents")
+    add("--tokenizer", metavar="T", help="words, characters, bpe:SIZE, an encoding or a path")
+    add("--max-vocab", type=int, metavar="N", help="size of the vocabulary, at most")
+    add("--min-freq", type=int, metavar="N", help="how often a token has to occur to be in it")
+    add("--context", type=int, metavar="W", help="slots of a window (4)")
     return made
 
 
 def walk_options() -> Parser:
-    """The options of what is walked: text, model, batches, training, choice of tokens. Those not
-    given are left out: `Options` has their defaults."""
-    made = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    """The options of what is walked: texts, model, batches, training, choice of tokens."""
+    made = Parser(add_help=False, argument_default=argparse.SUPPRESS, parents=[source_options()])
     add = made.add_argument
     add("--model", metavar="M", help="mlp, attention or multihead")
-    add("--sentence", metavar="TEXT", help="walk this sentence")
-    add("--text", metavar="FILE", help="walk this UTF-8 file: one document, or with --lines")
-    add("--lines", action="store_true", help="every line of FILE is a document")
-    add("--context", type=int, metavar="W", help="slots of a window (4)")
     add("--rows", type=rows_of, metavar="I,J", help="the windows of every batch")
-    add("--batch", type=int, metavar="N", help="windows drawn for each batch")
+    add("--batch", type=int, metavar="N", help="windows of each batch (2)")
+    add("--sampling", metavar="HOW", help="replacement (windows are drawn) or epochs")
+    add("--drop-last", action="store_true", help="leave out the smaller last batch of an epoch")
     add("--width", type=int, metavar="D", help="width of the embedding")
     add("--hidden", type=int, metavar="H", help="units of the hidden layer")
     add("--heads", type=int, metavar="N", help="heads of multihead (2)")
@@ -107,6 +155,16 @@ def rows_of(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def names_of(text: str | None) -> list[str] | None:
+    """Tokenizers written as A,B. Raises UsageError for an empty name."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--with {text!r} names no tokenizer: write words,characters")
+    return names
+
+
 def options_of(given: argparse.Namespace) -> Options:
     """What a session is opened with. Raises UsageError for options that contradict."""
     values = {key: value for key, value in vars(given).items() if value is not None}
@@ -114,6 +172,12 @@ def options_of(given: argparse.Namespace) -> Options:
         if given.map not in (TRAINING, GENERATION):
             raise UsageError(f"there is no {given.map!r} map: use training or generation")
         return Options.from_json(values).check()
+    if given.command == "corpus" and not {"sentence", "text", "corpus"} & set(values):
+        values["corpus"] = DEFAULT_CORPUS
+    if given.command != "states":
+        return Options.from_json(values).check()
+    if given.max_values < 0:
+        raise UsageError(f"--max-values {given.max_values} is too small: give 0 or more")
     generating = given.what == "generate"
     if not generating and given.what != "train":
         raise UsageError(f"there are no {given.what!r} states: use train or generate")

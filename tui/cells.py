@@ -54,3 +54,9 @@ def written(value: Any) -> str:
 def exact(value: Any) -> str:
     """A number with all its digits."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def axes_of(axes: list[str], shape: list[int]) -> str:
+    """Axes with their sizes: B 2, 1, S 4. An axis that is called 1 says its size itself."""
+    pairs = zip(axes, shape, strict=True)
+    return ", ".join(axis if axis == "1" == str(size) else f"{axis} {size}" for axis, size in pairs)

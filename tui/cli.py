@@ -8,7 +8,7 @@ import sys
 
 from engine.errors import TensorstepError, UsageError
 from engine.service.options import Options
-from tui.arguments import options_of, parse
+from tui.arguments import names_of, options_of, parse
 from tui.limits import SMALLEST
 from tui.plain import shown
 
@@ -31,8 +31,8 @@ def run(given: argparse.Namespace, debug: bool) -> int:
         print_version()
         return 0
     options = options_of(given)
-    if given.command == "states":
-        return print_states(options, given)
+    if given.command is not None:
+        return print_plainly(options, given)
     return open_screen(options, given, debug)
 
 
@@ -42,14 +42,23 @@ def print_version() -> None:
     print(f"tensorstep {version('tensorstep')}")
 
 
-def print_states(options: Options, given: argparse.Namespace) -> int:
+def print_plainly(options: Options, given: argparse.Namespace) -> int:
+    """What needs no screen."""
     import asyncio
 
-    from tui.headless import print_states
+    from tui import headless
 
-    last = given.steps if given.what == "generate" else given.steps or 1
+    if given.command == "tokenize":
+        named = None if options.worked else options
+        text = sys.stdin.read() if given.what == "-" else given.what
+        work = headless.print_tokens(text, names_of(given.names), named, given.json)
+    elif given.command == "corpus":
+        work = headless.print_audit(options, given.json)
+    else:
+        last = given.steps if given.what == "generate" else given.steps or 1
+        work = headless.print_states(given.what, options, last, given.json, given.max_values)
     try:
-        asyncio.run(print_states(given.what, options, last, given.json, given.max_values))
+        asyncio.run(work)
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

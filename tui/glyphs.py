@@ -19,11 +19,14 @@ class Glyphs:
     dots: str
     point: str
     times: str
+    full: str
+    rest: str
+    space: str
     ascii: bool
 
 
-UNICODE = Glyphs("▸", "─", "│", "╮", "╯", "◂", "→", "…", "•", "·", False)
-ASCII = Glyphs(">", "-", "|", "+", "+", "<", "->", "..", "*", "*", True)
+UNICODE = Glyphs("▸", "─", "│", "╮", "╯", "◂", "→", "…", "•", "·", "━", "─", "␣", False)
+ASCII = Glyphs(">", "-", "|", "+", "+", "<", "->", "..", "*", "*", "#", "-", "_", True)
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 

@@ -1,18 +1,42 @@
-"""The same states without a screen: `tensorstep states`."""
+"""The same without a screen: `tensorstep states`, `tokenize` and `corpus`."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
+from engine.errors import UsageError
 from engine.maps import GENERATION, TRAINING
+from engine.progress import Progress
 from engine.service.client import Client
 from engine.service.options import Options
-from tui.glyphs import folded
+from tui.cells import axes_of
+from tui.corpora import audit_lines, columns_of, heading_of
+from tui.glyphs import ASCII, UNICODE, folded, glyphs_for
+from tui.pace import Pace
 from tui.plain import shown
 
+WIDTH = 79  # of a line of output
+SOON = 1.0  # seconds of work before anything is said of it
+
 KINDS = {"train": TRAINING, "generate": GENERATION}
+
+
+@asynccontextmanager
+async def worker() -> AsyncIterator[Client]:
+    """A worker that tells how far it is, on standard error where that is a terminal."""
+    client = Client()
+    with ProgressLine() as line:
+        client.on_progress = line.show
+        await client.start()
+        try:
+            yield client
+        finally:
+            await client.close()
 
 
 async def print_states(
@@ -22,9 +46,7 @@ async def print_states(
 
     A generation may end before that many steps. Raises TensorstepError as the worker does.
     """
-    client = Client()
-    await client.start()
-    try:
+    async with worker() as client:
         await client.ask("open", options=options.to_json())
         where = {"map": KINDS[what], "model": options.model}
         write = print_json if as_json else print_readable
@@ -35,28 +57,107 @@ async def print_states(
             write(state)
             if not (await client.ask("move", **where, how="forward"))["moved"]:
                 break
-    finally:
-        await client.close()
 
 
-def print_json(state: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(state, ensure_ascii=True) + "\n")
+async def print_tokens(
+    text: str, names: list[str] | None, options: Options | None, as_json: bool
+) -> None:
+    """Print a text under several tokenizers, fitted on the corpus of `options` where it is given.
+
+    Raises UsageError for a text without a character.
+    """
+    check_characters(text)
+    async with worker() as client:
+        if options is not None:
+            await client.ask("open", options=options.to_json())
+        found = (await client.ask("tokenize", text=text, names=names))["tokenizers"]
+    if as_json:
+        print_json(found)
+        return
+    ascii_only = takes_only_ascii()
+    glyphs = ASCII if ascii_only else UNICODE
+    for row in found:
+        write_lines([heading_of(row)], ascii_only)
+        for lines in columns_of(row, WIDTH, glyphs):
+            sys.stdout.write("".join(f"    {line}\n" for line in lines) + "\n")
+
+
+async def print_audit(options: Options, as_json: bool) -> None:
+    """Print the audit of a corpus. Raises TensorstepError as the worker does."""
+    async with worker() as client:
+        await client.ask("open", options=options.to_json())
+        audit = await client.ask("audit")
+    if as_json:
+        print_json(audit)
+        return
+    write_lines(audit_lines(audit), takes_only_ascii())
+
+
+def check_characters(text: str) -> None:
+    if not text:
+        raise UsageError("an empty text has no token: give one character or more")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            "the text is not UTF-8: write it so, or give it on standard input"
+        ) from None
+
+
+def takes_only_ascii() -> bool:
+    return "utf" not in (sys.stdout.encoding or "utf-8").lower()
+
+
+def write_lines(lines: list[str], ascii_only: bool) -> None:
+    sys.stdout.write("".join(f"{shown(line, ascii_only)}\n" for line in lines))
+    sys.stdout.flush()
+
+
+class ProgressLine:
+    """One line on standard error that says how far work is, where that is a terminal; it goes when
+    the work is done, and comes only for work of over a second."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._began = time.monotonic()
+        self._drawn = False
+        self._on = sys.stderr is not None and sys.stderr.isatty()
+
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._write("")
+
+    def show(self, progress: Progress) -> None:
+        line = self._pace.line(progress, glyphs_for())
+        if time.monotonic() - self._began > SOON:
+            self._write(shown(line)[:WIDTH])
+
+    def _write(self, line: str) -> None:
+        if self._on and (line or self._drawn):
+            sys.stderr.write(f"\r{line}\x1b[K")
+            sys.stderr.flush()
+            self._drawn = bool(line)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
     sys.stdout.flush()
 
 
 def print_readable(state: dict[str, Any]) -> None:
     """A heading, then the values: rows of numbers, or texts as data; all of it in ASCII where the
     output takes nothing else."""
-    axes = ", ".join(f"{a} {n}" for a, n in zip(state["axes"], state["shape"], strict=True))
+    axes = axes_of(state["axes"], state["shape"])
     heading = f"step {state['step']}  {state['stage']}  {state['name']}  [{axes}]  {state['role']}"
     lines = [heading, f"    {state['formula']}"]
-    ascii_only = "utf" not in (sys.stdout.encoding or "utf-8").lower()
+    ascii_only = takes_only_ascii()
     if ascii_only:
         lines = [folded(line) for line in lines]
     if "values" in state:
         lines += [f"    {row}" for row in readable_rows(state["values"])]
-    sys.stdout.write("\n".join(shown(line, ascii_only) for line in lines) + "\n")
-    sys.stdout.flush()
+    write_lines(lines, ascii_only)
 
 
 def readable_rows(values: Any) -> list[str]:
@@ -69,4 +170,6 @@ def readable_rows(values: Any) -> list[str]:
 
 
 def readable(value: Any) -> str:
-    return f"{value:10.4f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:10.4f}"
+    return value.rjust(10) if value in ("nan", "inf", "-inf") else str(value)

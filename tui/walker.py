@@ -12,9 +12,12 @@ from typing import Any
 
 from engine.errors import TensorstepError
 from engine.maps import GENERATION, TRAINING
+from engine.progress import Progress
 from engine.service.client import Client, WorkerDied, WorkerError
 from engine.service.options import Options
 from tui.cells import Slice
+from tui.glyphs import Glyphs
+from tui.pace import Pace
 from tui.places import Place
 
 TERMS = 200  # terms of an explanation worth fetching
@@ -33,14 +36,26 @@ class Walker:
     changed   draws what is new
     """
 
-    def __init__(self, client: Client, options: Options, kind: str, say: Say, changed: Job):
+    def __init__(
+        self,
+        client: Client,
+        options: Options,
+        kind: str,
+        glyphs: Glyphs,
+        say: Say,
+        changed: Job,
+    ):
         self.client = client
+        self.glyphs = glyphs
         self.options = options
         self.kind = kind
         self.model = options.model
         self.say = say
         self.changed = changed
         self.ready = False
+        self.corpus = ""  # its name, as the worker tells
+        self.pace = Pace()
+        self.working = False  # whether the worker tells of work that takes long
         self.state: dict[str, Any] | None = None
         self.standing: dict[str, Any] = {"step": 0, "stages": [], "loss": None, "losses": 0}
         self.detour: tuple[list[str], int, int] | None = None
@@ -60,8 +75,9 @@ class Walker:
         other mistake of the user is said, and the walk stays where it is.
         """
         self.client.on_death = lambda: self.jobs.put_nowait(self.notice_death)
+        self.client.on_progress = self.tell
         await self.client.start()
-        await self.client.ask("open", options=self.options.to_json())
+        self.corpus = (await self.client.ask("open", options=self.options.to_json()))["corpus"]
         self.take(await self.ask("look"))
         await arrive()
         self.ready = True
@@ -74,6 +90,7 @@ class Walker:
                 raise
             except TensorstepError as error:
                 self.say(str(error), True)
+            self.working = False
             if self.jobs.empty():
                 await self.changed()
 
@@ -83,6 +100,18 @@ class Walker:
             self.jobs.put_nowait(job)
         else:
             self.say("still loading the model ...", False)
+
+    def tell(self, progress: Progress) -> None:
+        """Say how far the worker is."""
+        self.working = True
+        stop = "  escape: stop" if self.ready else ""
+        self.say(self.pace.line(progress, self.glyphs) + stop, False)
+
+    def stop(self) -> None:
+        """Give up what the worker is doing, and what was asked for after it."""
+        while not self.jobs.empty():
+            self.jobs.get_nowait()
+        self.client.cancel()
 
     def look_again(self) -> None:
         """Queue a drawing: the view or the cursor has moved."""
@@ -112,9 +141,27 @@ class Walker:
         self.detour = None
         self.take(answer)
         self.say("" if answer["moved"] else why_not(how, answer["ended"]), False)
+        if answer["beside"]:
+            await self.look_beside(answer["state"]["name"], answer["state"]["step"])
 
     async def seek(self, place: Place) -> None:
         await self.move("seek", step=place.step, name=place.name)
+
+    async def look_beside(self, name: str, step: int) -> None:
+        """A parameter, or a part of a state, is shown, on which no cursor stands."""
+        names = [name]
+        if name.startswith("parameters."):
+            names = (await self.ask("parameters"))["names"]
+        self.detour = (names, step, names.index(name))
+        self.say_beside()
+
+    def say_beside(self) -> None:
+        names, _, at = self.detour or ([], 0, 0)
+        if len(names) > 1:
+            which = f"parameter {at + 1} of {len(names)}, beside the walk: n, p others, "
+        else:
+            which = "beside the walk: "
+        self.say(f"{which}escape back to it", False)
 
     async def open_stage(self, stage: str) -> None:
         """To the first state of a stage: in this step where it has one, else in step 0 or 1."""
@@ -137,10 +184,7 @@ class Walker:
             return
         self.detour = (names, step, at)
         self.take(await self.ask("look", name=names[at], step=step))
-        told = (
-            f"parameter {at + 1} of {len(names)}, beside the walk: n, p others, escape back to it"
-        )
-        self.say(told, False)
+        self.say_beside()
 
     async def back_to_walk(self) -> None:
         self.detour = None

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from engine.data.split import TRAIN, VALIDATION, split_documents
+from engine.data.audit import Audit, audit_of
+from engine.data.corpus import Corpus
+from engine.data.encoding import Encoded, encode_corpus
+from engine.data.pieces import Pieces
+from engine.data.split import SIDES, TRAIN, VALIDATION, Split, split_documents
 from engine.data.windows import Windows
+from engine.errors import UsageError
 from engine.ops import Rule, by_rule, given
+from engine.ops.core import Cell
+from engine.progress import Tell
 from engine.states import State
-from engine.text.vocabulary import Vocabulary
-from engine.text.words import tokenize
+from engine.text.tokenizer import Tokenizer
 
 HELD_OUT_WINDOWS = 1000  # validation reads the first of them, so that a step stays quick
 
@@ -33,81 +42,164 @@ class TrainingData:
     held_out: tuple[Any, Tensor] | None = None
 
     @classmethod
-    def of(cls, contexts: Any, targets: Tensor) -> TrainingData:
+    def of(cls, contexts: Any, targets: Any) -> TrainingData:
         """Data that is only windows: contexts [N, w] and targets [N]."""
         x = given("windows.contexts", contexts, ("N", "w"), "the contexts given", step=0)
         y = given("windows.targets", targets, ("N",), "the targets given", step=0)
         return cls((x, y), x, y)
 
 
-@dataclass(frozen=True)
 class Prepared:
-    """Documents made ready: the vocabulary, the windows that train, and what training reads."""
+    """Documents made ready: split, tokenized, numbered and windowed.
 
-    vocabulary: Vocabulary
-    windows: Windows
-    data: TrainingData
+    corpus     the documents
+    split      which of them train
+    tokenizer  with its vocabulary, fitted on those that train
+    streams    the IDs of each side: train, validation, test
+    windows    those that train
+    """
+
+    def __init__(self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int):
+        self.corpus = corpus
+        self.split = split
+        self.tokenizer: Tokenizer = encoded.tokenizer
+        self.streams = encoded.streams
+        if self.tokenizer.pad_id is None:
+            raise UsageError(f"windows need <PAD>, which {self.tokenizer.name!r} does not have")
+        self.pad_id: int = self.tokenizer.pad_id
+        self.context_len = context_len
+        self.windows = self.windows_of(TRAIN)
+        self._encoded = encoded
+
+    def windows_of(self, side: str, context_len: int | None = None) -> Windows:
+        """The windows of a side, of any width: they cost nothing until they are read."""
+        return Windows(self.streams[side], context_len or self.context_len, self.pad_id)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """How much is on each side, and whether anything leaked: see `engine.data.audit`."""
+        return audit_of(self.corpus, self.split, self._encoded)
+
+    @cached_property
+    def data(self) -> TrainingData:
+        """What training reads."""
+        stories, split = self._split_states()
+        tokens, vocabulary, ids = self._token_states(stories)
+        x, y = window_states(self.windows, ids)
+        states = (stories, split, *self._audit_states(split), tokens, vocabulary, ids, x, y)
+        return TrainingData(states, x, y, self._held_out())
+
+    def _held_out(self) -> tuple[Tensor, Tensor] | None:
+        windows = self.windows_of(VALIDATION)
+        if not len(windows):
+            return None
+        return windows.contexts[:HELD_OUT_WINDOWS], windows.targets[:HELD_OUT_WINDOWS]
+
+    def _split_states(self) -> tuple[State, State]:
+        stories = given(
+            "stories", self.corpus.texts, ("N",), "the documents, as they were given", step=0
+        )
+        how = Rule(self.split.how, lambda _: self.split.sides, same_cell)
+        return stories, by_rule("split", how, (stories,), ("N",), step=0)
+
+    def _audit_states(self, split: State) -> list[State]:
+        """The audit, where there is more than one side to compare."""
+        if not any(len(self.streams[side]) for side in SIDES if side != TRAIN):
+            return []
+        return [
+            by_rule(f"audit.{name}", Rule(sentence, self._audited(name)), (split,), axes, step=0)
+            for name, (sentence, axes) in AUDITED.items()
+        ]
+
+    def _audited(self, name: str) -> Callable[..., Tensor]:
+        def figures(_: Any) -> Tensor:
+            found = self.audit[name]
+            if name == "length_tokens":
+                rows = [list(found[side].values()) for side in SIDES]
+                nan = float("nan")
+                return torch.tensor(
+                    [[nan if figure is None else figure for figure in row] for row in rows]
+                )
+            return torch.tensor([found[s] for s in SIDES] if isinstance(found, dict) else found)
+
+        return figures
+
+    def _token_states(self, stories: State) -> tuple[State, State, State]:
+        tokenizer, stream = self.tokenizer, self.streams[TRAIN]
+        pieces = Pieces(
+            [self.corpus.texts[n] for n in self.split.documents[TRAIN]], tokenizer, stream
+        )
+        cut = Rule(f"{tokenizer.rule} of the training documents", lambda _: pieces)
+        tokens = by_rule("tokens", cut, (stories,), ("N",), step=0)
+        order = Rule(tokenizer.order, lambda _: tokenizer.itos)
+        vocabulary = by_rule("vocabulary", order, (tokens,), ("C",), step=0)
+
+        def cite(cell: Cell) -> list[tuple[int, Cell]]:
+            at = pieces.token_of(cell[0])
+            return [] if at is None else [(0, (at,)), (1, (int(stream.ids[cell[0]]),))]
+
+        number = Rule(numbering(tokenizer), lambda *_: stream.ids, cite)
+        return tokens, vocabulary, by_rule("ids", number, (tokens, vocabulary), ("N",), step=0)
 
 
-def prepare(documents: list[str], context_len: int) -> Prepared:
-    """Split, tokenize, number and window the documents; the vocabulary is of training ones only."""
-    splits, how = split_documents(documents)
-    by_split: dict[str, list[list[str]]] = {}
-    for document, side in zip(documents, splits, strict=True):
-        by_split.setdefault(side, []).append(tokenize(document))
-    training = by_split[TRAIN]
-    vocabulary = Vocabulary.fit(training)
-    windows = windows_of(training, vocabulary, context_len)
-    held_out = by_split.get(VALIDATION)
-    stories = given("stories", documents, ("N",), "the documents, as they were given", step=0)
-    split = by_rule("split", Rule(how, lambda _: splits, same_cell), (stories,), ("N",), step=0)
-    flat = [token for tokens in training for token in tokens]
-    cut = Rule("words, numbers and single marks of the training documents", lambda _: flat)
-    tokens = by_rule("tokens", cut, (stories,), ("N",), step=0)
-    order = Rule("the special tokens, then the sorted distinct tokens", lambda _: vocabulary.itos)
-    entries = by_rule("vocabulary", order, (tokens,), ("C",), step=0)
-    number = Rule("the ID of each token, <BOS> before and <EOS> after", lambda *_: windows.ids)
-    ids = by_rule("ids", number, (tokens, entries), ("N",), step=0)
-    x, y = window_states(windows, ids)
-    data = TrainingData(
-        (stories, split, tokens, entries, ids, x, y),
-        x,
-        y,
-        held_out_of(windows_of(held_out, vocabulary, context_len)) if held_out else None,
-    )
-    return Prepared(vocabulary, windows, data)
+AUDITED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "documents": ("documents of train, validation and test", ("N",)),
+    "tokens": ("their tokens, boundaries not counted", ("N",)),
+    "unknown": ("tokens that the vocabulary does not have", ("N",)),
+    "windows": ("their windows, one a target", ("N",)),
+    "length_tokens": ("tokens of a document: the fewest, the median, the most", ("N", "N")),
+    "duplicates_dropped": ("documents dropped, equal to an earlier one", ()),
+    "overlap": ("documents on two sides: more than 0 would be a leak", ()),
+    "vocabulary_size": ("entries of the vocabulary, which only training documents make", ()),
+}
 
 
-def windows_of(tokens: list[list[str]], vocabulary: Vocabulary, context_len: int) -> Windows:
-    encoded = [vocabulary.encode_tokens(document) for document in tokens]
-    return Windows(encoded, context_len, vocabulary.pad_id)
+def prepare(
+    documents: Sequence[str] | Corpus,
+    context_len: int,
+    tokenizer: str = "words",
+    tell: Tell | None = None,
+) -> Prepared:
+    """Split, tokenize, number and window documents; whatever is fitted sees training ones only.
+
+    tokenizer  its name or path: see `engine.text.loading`
+
+    Raises UsageError for a tokenizer that there is not, or that the texts do not give.
+    """
+    corpus = documents if isinstance(documents, Corpus) else Corpus("documents", list(documents))
+    split = split_documents(corpus.texts, corpus.sides)
+    return Prepared(corpus, split, encode_corpus(corpus, split, tokenizer, tell), context_len)
+
+
+def numbering(tokenizer: Tokenizer) -> str:
+    """How tokens become IDs, in a sentence."""
+    names = [
+        f"{tokenizer.itos[i]} {where}"
+        for i, where in ((tokenizer.bos_id, "before"), (tokenizer.eos_id, "after"))
+        if i is not None
+    ]
+    return ", ".join(["the ID of each token", *([" and ".join(names)] if names else [])])
 
 
 def window_states(windows: Windows, ids: State) -> tuple[State, State]:
     """`windows.contexts` and `windows.targets`, each cell citing the ID it is."""
-    contexts = windows.contexts
+    contexts, targets = windows.contexts, windows.targets
 
-    def in_context(cell: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-        row, slot = cell
-        at = int(contexts.ends[row]) + slot - contexts.shape[1]
-        return [(0, (at,))] if at >= int(contexts.begins[row]) else []
+    def in_context(cell: Cell) -> list[tuple[int, Cell]]:
+        at = contexts.source(*cell)
+        return [] if at is None else [(0, (at,))]
 
     w = contexts.shape[1]
     left = Rule(f"the {w} IDs before the target, <PAD> before", lambda _: contexts, in_context)
     right = Rule(
         "every ID but the first of its document",
-        lambda _: windows.targets,
-        lambda cell: [(0, (int(contexts.ends[cell[0]]),))],
+        lambda _: targets,
+        lambda cell: [(0, (targets.source(*cell),))],
     )
     x = by_rule("windows.contexts", left, (ids,), ("N", "w"), step=0)
     y = by_rule("windows.targets", right, (ids,), ("N",), step=0)
     return x, y
 
 
-def held_out_of(windows: Windows) -> tuple[Tensor, Tensor]:
-    count = min(len(windows), HELD_OUT_WINDOWS)
-    return windows.contexts[:count], windows.targets[:count]
-
-
-def same_cell(cell: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+def same_cell(cell: Cell) -> list[tuple[int, Cell]]:
     return [(0, cell)]

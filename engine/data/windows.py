@@ -1,39 +1,74 @@
-"""Windows: what a model sees (a context of w slots) and what it is to predict (the next token).
+"""Windows: what a model sees and what it is to predict, gathered from one flat array of IDs.
 
-Windows never cross a document: a context that would begin before its document is padded on the
-left. They are not stored: a batch gathers its contexts from one flat array of IDs.
+Windows never cross a document and are not stored: all that is kept is the IDs of all documents, one
+after another, and where each begins. A batch gathers its rows; a table of windows of any width
+costs nothing until it is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 
-class Contexts:
-    """The contexts of all windows, [N, w], read like a tensor but gathered only where asked.
+class Stream:
+    """The IDs of encoded documents, one after another.
 
-    Row n holds the w IDs before target n, `pad_id` where its document had not begun.
+    ids     [tokens], boundaries included
+    starts  [D + 1] where each document begins; the last is where the last ends
     """
 
-    def __init__(self, ids: Tensor, ends: Tensor, begins: Tensor, width: int, pad_id: int):
-        self.ids = ids  # [tokens] of all documents, one after another
-        self.ends = ends  # [N] where the target of window n lies
-        self.begins = begins  # [N] where its document begins
-        self.pad_id = pad_id
-        self.slots = torch.arange(-width, 0)
-        self.shape = torch.Size((len(ends), width))
-        self.dtype = ids.dtype
-        self.device = ids.device
+    def __init__(self, ids: Tensor, starts: Tensor):
+        self.ids = ids
+        self.starts = starts
 
-    def __getitem__(self, index: Any) -> Tensor:
-        rows, columns = index if isinstance(index, tuple) else (index, slice(None))
-        at = self.ends[rows][..., None] + self.slots[columns]
-        inside = at >= self.begins[rows][..., None]
-        found = torch.where(inside, self.ids[at.clamp(min=0)], self.pad_id)
-        return found[..., 0] if isinstance(columns, int) else found
+    @classmethod
+    def of(cls, documents: Sequence[Sequence[int]]) -> Stream:
+        lengths = torch.tensor([len(ids) for ids in documents], dtype=torch.long)
+        flat = [i for ids in documents for i in ids]
+        return cls(torch.tensor(flat, dtype=torch.long), offsets(lengths))
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """[D] IDs of each document."""
+        return self.starts.diff()
+
+    def document(self, number: int) -> Tensor:
+        """The IDs of one document."""
+        return self.ids[self.starts[number] : self.starts[number + 1]]
+
+
+class Places:
+    """Where the windows of a stream are: document d has `counts[d]`, numbered in reading order."""
+
+    def __init__(self, stream: Stream, counts: Tensor):
+        self._starts = stream.starts
+        self._firsts = offsets(counts)  # [D + 1] the first window of each document
+        self.count = int(self._firsts[-1])
+
+    def of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """For windows by number: which of its document each is, and where its document begins."""
+        document = torch.searchsorted(self._firsts, rows, right=True) - 1
+        return rows - self._firsts[document], self._starts[document]
+
+
+class Gathered:
+    """A table that is read like a tensor but gathered only where asked: [N] or [N, columns]."""
+
+    dtype = torch.long
+
+    def __init__(self, stream: Stream, places: Places, columns: tuple[int, ...]):
+        self.ids = stream.ids
+        self.places = places
+        self.shape = torch.Size((places.count, *columns))
+        self.device = stream.ids.device
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -41,25 +76,117 @@ class Contexts:
     def numel(self) -> int:
         return self.shape.numel()
 
+    def tolist(self) -> list[Any]:
+        found: list[Any] = self[:].tolist()
+        return found
+
+    def rows(self, index: Any) -> Tensor:
+        """The window numbers that an index of the first axis picks, checked as a tensor would."""
+        if isinstance(index, slice):
+            picked = range(*index.indices(len(self)))
+            return torch.arange(len(picked)) * picked.step + picked.start
+        rows = torch.as_tensor(index)
+        if rows.dtype == torch.bool:
+            rows = rows.nonzero().flatten()
+        if rows.numel() and not -len(self) <= int(rows.min()) <= int(rows.max()) < len(self):
+            raise IndexError(f"there is no window {index}: there are {len(self)}")
+        return rows.long() % max(1, len(self))
+
+    def __getitem__(self, index: Any) -> Tensor:
+        rows, *columns = index if isinstance(index, tuple) else (index,)
+        if rows is Ellipsis:
+            rows = slice(None)
+        found = self.gather(self.rows(rows), *columns)
+        return found[..., 0] if columns and isinstance(columns[0], int) else found
+
+    def gather(self, rows: Tensor, columns: Any = slice(None)) -> Tensor:
+        """These rows; of a table of two axes these columns, a single one as a column of its own."""
+        raise NotImplementedError
+
+
+class Contexts(Gathered):
+    """The w IDs before each target, [N, w]; `pad_id` where the document had not begun."""
+
+    def __init__(self, stream: Stream, places: Places, width: int, pad_id: int):
+        super().__init__(stream, places, (width,))
+        self.pad_id = pad_id
+        self.slots = torch.arange(-width, 0)
+
+    def gather(self, rows: Tensor, columns: Any = slice(None)) -> Tensor:
+        within, begins = self.places.of(rows)
+        before = (within + 1)[..., None] + self.slots[columns]
+        ids = self.ids[(begins[..., None] + before).clamp_(min=0)]
+        return ids.masked_fill_(before < 0, self.pad_id)
+
+    def source(self, row: int, slot: int) -> int | None:
+        """Where in the stream a cell was read, or None for padding."""
+        within, begins = self.places.of(torch.tensor(row))
+        before = int(within) + 1 + slot - self.shape[1]
+        return int(begins) + before if before >= 0 else None
+
+
+class Targets(Gathered):
+    """The ID that each window is to predict, [N]."""
+
+    def __init__(self, stream: Stream, places: Places):
+        super().__init__(stream, places, ())
+
+    def gather(self, rows: Tensor, columns: Any = None) -> Tensor:
+        within, begins = self.places.of(rows)
+        return self.ids[begins + within + 1]
+
+    def source(self, row: int) -> int:
+        """Where in the stream a target was read."""
+        within, begins = self.places.of(torch.tensor(row))
+        return int(begins + within) + 1
+
 
 class Windows:
-    """Contexts [N, w] and targets [N] of encoded documents, in reading order.
+    """Contexts [N, w] and targets [N] of documents, in reading order: one target a window.
 
     A document of n IDs (boundaries included) gives n - 1 windows: each ID but the first is a
     target once.
     """
 
-    def __init__(self, documents: list[list[int]], width: int, pad_id: int):
-        lengths = torch.tensor([len(ids) for ids in documents], dtype=torch.long)
-        flat = [i for ids in documents for i in ids]
-        self.ids = torch.tensor(flat, dtype=torch.long)
-        begins = lengths.cumsum(0) - lengths
-        first = torch.zeros(len(flat), dtype=torch.bool)
-        first[begins] = True
-        ends = (~first).nonzero().flatten()
-        document = torch.repeat_interleave(begins, lengths)
-        self.contexts = Contexts(self.ids, ends, document[ends], width, pad_id)
-        self.targets = self.ids[ends]
+    def __init__(self, documents: Stream | Sequence[Sequence[int]], width: int, pad_id: int):
+        self.stream = documents if isinstance(documents, Stream) else Stream.of(documents)
+        places = Places(self.stream, (self.stream.lengths - 1).clamp(min=0))
+        self.contexts = Contexts(self.stream, places, width, pad_id)
+        self.targets = Targets(self.stream, places)
 
     def __len__(self) -> int:
         return len(self.targets)
+
+
+class Run(Gathered):
+    """T IDs in a row from each window's place on, moved by `shift`: [N, T]."""
+
+    def __init__(self, stream: Stream, places: Places, length: int, shift: int):
+        super().__init__(stream, places, (length,))
+        self.slots = torch.arange(shift, shift + length)
+
+    def gather(self, rows: Tensor, columns: Any = slice(None)) -> Tensor:
+        within, begins = self.places.of(rows)
+        return self.ids[(begins + within)[..., None] + self.slots[columns]]
+
+
+class Sequences:
+    """Inputs [N, T] and targets [N, T], the same moved on by one: a target at every position.
+
+    Every run of T + 1 IDs inside a document is one of them; a document of n IDs gives n - T, a
+    shorter one none. Nothing is padded.
+    """
+
+    def __init__(self, documents: Stream | Sequence[Sequence[int]], length: int):
+        self.stream = documents if isinstance(documents, Stream) else Stream.of(documents)
+        places = Places(self.stream, (self.stream.lengths - length).clamp(min=0))
+        self.inputs = Run(self.stream, places, length, 0)
+        self.targets = Run(self.stream, places, length, 1)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def offsets(counts: Tensor) -> Tensor:
+    """[n] counts -> [n + 1] where each begins, and the end."""
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])

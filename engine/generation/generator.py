@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -15,8 +16,8 @@ from engine.ops.core import Cell, Explanation, Operands, Operation, chooses
 from engine.ops.data import CUMULATIVE_SUM
 from engine.processes import Snapshot
 from engine.states import State, States
-from engine.text.vocabulary import Vocabulary
-from engine.text.words import tokenize
+from engine.text.tokenizer import Tokenizer, blocked, readable
+from engine.text.vocabulary import SPECIAL_TOKENS
 
 
 class Generation:
@@ -32,28 +33,35 @@ class Generation:
     def __init__(
         self,
         model: StatesModel,
-        vocabulary: Vocabulary,
+        tokenizer: Tokenizer,
         prompt: str,
         budget: int = 16,
         chooser: Chooser | None = None,
     ):
         self.model = model
-        self.vocabulary = vocabulary
+        self.tokenizer = tokenizer
         self.prompt = prompt
         self.budget = budget
         self.chooser: Chooser = chooser or Greedy()
         if budget < 1:
             raise UsageError(f"a budget of {budget} new tokens generates nothing: give 1 or more")
-        tokens = tokenize(prompt)
-        if tokens and not any(token in vocabulary.stoi for token in tokens):
+        self.ids = self._encode(prompt)
+        prompted = self.ids[len(self._begin) :]
+        if prompted and all(i == tokenizer.unk_id for i in prompted):
+            known = list(islice((t for t in tokenizer.itos if t not in SPECIAL_TOKENS), 3))
             raise UsageError(
                 f"the prompt {prompt!r} has no token of the vocabulary: use one of its words,"
-                f" such as {', '.join(vocabulary.itos[4:7])}"
+                f" such as {', '.join(known)}"
             )
-        self.tokens = tokens
-        self.ids = [vocabulary.bos_id, *vocabulary.encode_tokens(tokens, boundaries=False)]
+        if not self.ids:
+            raise UsageError(
+                f"the tokenizer {tokenizer.name!r} has no <BOS> to start from: give a prompt"
+            )
+        if tokenizer.pad_id is None:
+            raise UsageError(f"windows need <PAD>, which {tokenizer.name!r} does not have")
+        self._pad_id: int = tokenizer.pad_id
         self.given = len(self.ids)
-        self.blocked = (vocabulary.pad_id, vocabulary.bos_id, vocabulary.unk_id)
+        self.blocked = blocked(tokenizer)
 
     def states(self, step: int) -> States:
         """The states of one step. Steps must be driven in order."""
@@ -64,21 +72,32 @@ class Generation:
 
     def _prepare(self) -> States:
         prompt = yield given("prompt", self.prompt, (), "what is to be continued")
-        splitting = Rule("words, numbers and single marks of {0}", lambda text: tokenize(text))
-        tokens = yield by_rule("tokens", splitting, (prompt,), ("N",))
-        rule = Rule("<BOS>, then the ID of each token", self._encode, lambda cell: self._read(cell))
-        return (yield by_rule("history", rule, (tokens,), ("N",)))
+        tokenizer = self.tokenizer
+        cut = Rule(tokenizer.rule + " of {0}", self._cut)
+        tokens = yield by_rule("tokens", cut, (prompt,), ("N",))
+        before = "".join(f"{tokenizer.itos[i]}, then " for i in self._begin)
+        rule = Rule(f"{before}the ID of each token", self._history, self._read)
+        return (yield by_rule("history", rule, (tokens, prompt), ("N",)))
 
-    def _encode(self, tokens: list[str]) -> Tensor:
-        ids = self.vocabulary.encode_tokens(tokens, boundaries=False)
-        return torch.tensor([self.vocabulary.bos_id, *ids])
+    @property
+    def _begin(self) -> list[int]:
+        return [] if self.tokenizer.bos_id is None else [self.tokenizer.bos_id]
 
-    @staticmethod
-    def _read(cell: Cell) -> list[tuple[int, Cell]]:
-        return [(0, (cell[0] - 1,))] if cell[0] > 0 else []
+    def _encode(self, prompt: str) -> list[int]:
+        return [*self._begin, *self.tokenizer.encode(prompt)]
+
+    def _cut(self, prompt: str) -> list[str]:
+        return [readable(piece) for piece in self.tokenizer.pieces(prompt)]
+
+    def _history(self, _: list[str], prompt: str) -> Tensor:
+        return torch.tensor(self._encode(prompt), dtype=torch.long)
+
+    def _read(self, cell: Cell) -> list[tuple[int, Cell]]:
+        at = cell[0] - len(self._begin)
+        return [(0, (at,))] if at >= 0 else []
 
     def _step(self, step: int) -> States:
-        width, pad = self.model.context_len, self.vocabulary.pad_id
+        width, pad = self.model.context_len, self._pad_id
         before = torch.tensor(self.ids)
         history = given("history", before, ("N",), "the IDs so far", step=step - 1)
         X = yield by_rule("context", crop_and_pad(len(before), width, pad), (history,), ("B", "w"))
@@ -108,7 +127,7 @@ class Generation:
         )
 
     def _reason(self, chosen: int, step: int) -> str | None:
-        if chosen == self.vocabulary.eos_id:
+        if chosen == self.tokenizer.eos_id:
             return "yes: <EOS> was chosen"
         if step >= self.budget:
             return f"yes: the budget of {self.budget} new tokens is used up"

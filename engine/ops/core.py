@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -223,10 +223,10 @@ def chooses(cited: Cited, note: str) -> Term:
 
 def pick(value: Any, index: Cell) -> Any:
     """One cell of a value: a Python number of a tensor, a text of a list of texts."""
-    if isinstance(value, list):
-        return value[index[0]]
     if isinstance(value, str):
         return value
+    if isinstance(value, Sequence):
+        return value[index[0]]
     return value[index].item()
 
 

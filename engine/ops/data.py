@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -65,13 +65,18 @@ class Gather(Operation):
 
 
 class Block(Operation):
-    """Logits with -inf at the IDs that may never be generated."""
+    """Logits with -inf at the IDs that may never be generated; `names` says what they are."""
 
-    __slots__ = ("ids",)
-    formula = "{0}, and -inf at <PAD>, <BOS> and <UNK>"
+    __slots__ = ("ids", "names")
 
-    def __init__(self, ids: tuple[int, ...]):
+    def __init__(self, ids: tuple[int, ...], names: Sequence[str]):
         self.ids = ids
+        self.names = names
+
+    def describe(self, names: list[str]) -> str:
+        *most, last = self.names
+        listed = f"{', '.join(most)} and {last}" if most else last
+        return f"{names[0]}, and -inf at {listed}"
 
     def compute(self, logits: Tensor) -> Tensor:
         blocked = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
@@ -125,8 +130,9 @@ def gather(name: str, table: State, rows: Tensor, first_axis: str = "B") -> Stat
     return State(name, Gather(rows), (table,), (first_axis, *table.axes[1:]), role="data")
 
 
-def block(name: str, logits: State, ids: tuple[int, ...]) -> State:
-    return State(name, Block(ids), (logits,), logits.axes)
+def block(name: str, logits: State, ids: dict[int, str]) -> State:
+    """Logits with -inf at these IDs, given with their names."""
+    return State(name, Block(tuple(ids), list(ids.values())), (logits,), logits.axes)
 
 
 CUMULATIVE_SUM = CumulativeSum()

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.errors import TensorstepError
+from engine.progress import Progress
 from engine.service.protocol import (
     LENGTHS,
     BrokenFrame,
@@ -39,7 +40,8 @@ class Client:
     """A private worker: `start`, then `ask` as often as wanted, then `close`.
 
     Requests may be asked without waiting for earlier answers; they are answered in order.
-    `on_death` is called when the worker is gone, also where nobody waits for an answer.
+    `on_death` is called when the worker is gone, also where nobody waits for an answer;
+    `on_progress` when it tells how far an answer is that takes long.
     """
 
     def __init__(self, command: tuple[str, ...] = COMMAND):
@@ -51,6 +53,7 @@ class Client:
         self._reader: asyncio.Task[None] | None = None
         self._dead: WorkerDied | None = None
         self.on_death: Callable[[], None] = lambda: None
+        self.on_progress: Callable[[Progress], None] = lambda progress: None
 
     async def start(self) -> None:
         """Start the worker. Raises WorkerDied where it cannot be started."""
@@ -102,6 +105,13 @@ class Client:
             raise TensorstepError(error["sentence"], error.get("exit_code", 1))
         return header["result"], payload
 
+    def cancel(self) -> None:
+        """Ask the worker to give up what it is doing, where it does anything: whoever waits for it
+        is told that it was stopped."""
+        process = self._process
+        if self._waiting and process is not None and process.stdin is not None:
+            process.stdin.write(encode({"id": min(self._waiting), "method": "cancel"}))
+
     async def _listen(self) -> None:
         """Hand answers to those who wait for them, until the worker is gone."""
         process = self._process
@@ -113,6 +123,9 @@ class Client:
                 header_size, payload_size = decode_lengths(lengths)
                 header = decode_header(await process.stdout.readexactly(header_size))
                 payload = await process.stdout.readexactly(payload_size)
+                if "progress" in header:
+                    self.on_progress(progress_of(header["progress"]))
+                    continue
                 future = self._waiting.get(number_of(header))
                 if future is not None and not future.done():
                     future.set_result((header, payload))
@@ -158,6 +171,15 @@ class Client:
                 await self._reader
         self._is_gone(WorkerDied("the worker was closed"))
         self._said.close()
+
+
+def progress_of(told: Any) -> Progress:
+    """How far the worker says it is. Raises BrokenFrame where it says nothing of the kind."""
+    fields = told if isinstance(told, dict) else {}
+    what, done, total = (fields.get(key) for key in ("what", "done", "total"))
+    if not isinstance(what, str) or not isinstance(done, int):
+        raise BrokenFrame(f"{told!r} is no progress")
+    return Progress(what, done, total if isinstance(total, int) else None)
 
 
 def number_of(header: dict[str, Any]) -> int:

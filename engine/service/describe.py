@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from engine.data.split import SIDES
 from engine.errors import UsageError
 from engine.maps import stage_of
 from engine.ops.core import Cell, Explanation
 from engine.records import Record
-from engine.text.vocabulary import Vocabulary
 from engine.walk import Walk
 
 # states whose cells are IDs: shown with their tokens
 ID_STATES = {"ids", "windows.contexts", "windows.targets", "batch.X", "batch.y"}
 ID_STATES |= {"history", "context", "choice"}
+AUDIT_ROWS, AUDIT_COLUMNS = SIDES, ("min", "median", "max")
 MANY = 10_000  # values of more cells than this are left out, unless asked for
 
 
@@ -64,8 +66,8 @@ def dump(walk: Walk, record: Record, max_values: int = MANY) -> dict[str, Any]:
 
 def values_of(value: Any) -> Any:
     """Nested lists of numbers in full precision; non-finite ones as "nan", "inf", "-inf"."""
-    if isinstance(value, (str, list)):
-        return value
+    if isinstance(value, Sequence):
+        return value if isinstance(value, str) else list(value)
     return finite_or_named(value[:].tolist() if value.shape else value.item())
 
 
@@ -85,7 +87,7 @@ CODES = {torch.float32: "f", torch.float64: "d", torch.int64: "q", torch.bool: "
 def table(
     walk: Walk,
     record: Record,
-    vocabulary: Vocabulary,
+    tokens: Sequence[str],
     fixed: list[int],
     rows: tuple[int, int],
     columns: tuple[int, int],
@@ -93,8 +95,8 @@ def table(
     """The visible cells of a state: `fixed` picks one index for each axis but the last two, `rows`
     and `columns` are half-open ranges. Returns a header and the cells' bytes, row after row."""
     value = record.value
-    if isinstance(value, (str, list)):
-        texts = [value] if isinstance(value, str) else value[rows[0] : rows[1]]
+    if isinstance(value, Sequence):
+        texts = [value] if isinstance(value, str) else list(value[rows[0] : rows[1]])
         numbers = [str(rows[0] + i) if record.shape else "" for i in range(len(texts))]
         return {"texts": texts, "rows": numbers}, b""
     cells = slice_of(value, fixed, rows, columns)
@@ -102,12 +104,12 @@ def table(
     header: dict[str, Any] = {
         "code": CODES[cells.dtype],
         "size": list(cells.shape),
-        "rows": labels(walk, record, rank - 2 if rank > 1 else 0, fixed, rows, vocabulary),
-        "columns": labels(walk, record, rank - 1, fixed, columns, vocabulary) if rank > 1 else [],
-        "caption": caption(walk, record, fixed, vocabulary),
+        "rows": labels(walk, record, rank - 2 if rank > 1 else 0, fixed, rows, tokens),
+        "columns": labels(walk, record, rank - 1, fixed, columns, tokens) if rank > 1 else [],
+        "caption": caption(walk, record, fixed, tokens),
     }
     if record.name in ID_STATES:
-        header["tokens"] = [[vocabulary.itos[i] for i in row] for row in cells.tolist()]
+        header["tokens"] = [[tokens[i] for i in row] for row in cells.tolist()]
     return header, cells.numpy().tobytes()
 
 
@@ -137,7 +139,7 @@ def labels(
     axis: int,
     fixed: list[int],
     span: tuple[int, int],
-    vocabulary: Vocabulary,
+    tokens: Sequence[str],
 ) -> list[str]:
     """What the rows or columns of a table are: tokens where they stand for tokens, else numbers."""
     if not record.axes:
@@ -146,12 +148,14 @@ def labels(
     end = min(span[1], record.shape[axis])
     numbers = range(span[0], end)
     if letter == "C":
-        return [vocabulary.itos[i] for i in numbers]
+        return [tokens[i] for i in numbers]
+    if record.name.startswith("audit."):
+        return [(AUDIT_ROWS, AUDIT_COLUMNS)[axis][i] for i in numbers]
     ids = context_ids(walk, record, fixed)
     if ids is not None and letter in ("w", "S"):
-        return [vocabulary.itos[ids[i]] for i in numbers]
+        return [tokens[ids[i]] for i in numbers]
     if ids is not None and letter == "1":
-        return [vocabulary.itos[ids[-1]]]
+        return [tokens[ids[-1]]]
     return [str(i) for i in numbers]
 
 
@@ -164,15 +168,15 @@ def context_ids(walk: Walk, record: Record, fixed: list[int]) -> list[int] | Non
     return ids
 
 
-def caption(walk: Walk, record: Record, fixed: list[int], vocabulary: Vocabulary) -> str:
+def caption(walk: Walk, record: Record, fixed: list[int], tokens: Sequence[str]) -> str:
     """The example a slice belongs to: its context and, in training, its target."""
     ids = context_ids(walk, record, fixed)
     if ids is None:
         return ""
-    text = " ".join(vocabulary.itos[i] for i in ids)
+    text = " ".join(tokens[i] for i in ids)
     if walk.process.map == "training":
         target = int(walk.fetch("batch.y", record.step)[fixed[0]])
-        text += f" -> {vocabulary.itos[target]}"
+        text += f" -> {tokens[target]}"
     return text
 
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from engine.data.documents import WORKED_SENTENCE, check_documents, read_documents
+from engine.data.corpus import Corpus, VocabularyRule, check_spec, open_corpus
+from engine.data.documents import WORKED_SENTENCE, check_documents
 from engine.errors import UsageError
 from engine.maps import MODEL_STAGES
+from engine.progress import Tell
+from engine.text.loading import check_name, is_cut
+from engine.text.vocabulary import SPECIAL_TOKENS
 
 SEED = 11  # of the worked sentence
+REPLACEMENT, EPOCHS = SAMPLINGS = ("replacement", "epochs")
+POSITIVE = (
+    "context",
+    "batch",
+    "width",
+    "hidden",
+    "heads",
+    "tokens",
+    "documents",
+    "min_freq",
+    "max_vocab",
+)
 
 
 @dataclass(frozen=True)
@@ -18,7 +34,13 @@ class Options:
     """Everything a walk is made from. None where the worked sentence's own figure is meant.
 
     sentence, text, lines   the documents: a sentence, or a file (one document, or one a line)
+    corpus, documents       or a corpus by its SPEC, and how many of its documents
+    tokenizer               its name or path
+    max_vocab, min_freq     the size of its vocabulary, and how often a token has to occur; None: as
+                            the corpus has it
     context                 w, slots a window
+    sampling, drop_last     windows are drawn with replacement, or in epochs; without a smaller last
+                            batch
     rows, batch             the windows of every batch, or how many are drawn for each
     width, hidden, heads    d, h, H
     train_steps             optimizer steps before generating
@@ -30,9 +52,16 @@ class Options:
     sentence: str | None = None
     text: str | None = None
     lines: bool = False
+    corpus: str | None = None
+    documents: int | None = None
+    tokenizer: str = "words"
+    max_vocab: int | None = None
+    min_freq: int | None = None
     context: int = 4
     rows: tuple[int, ...] | None = None
     batch: int | None = None
+    sampling: str = REPLACEMENT
+    drop_last: bool = False
     width: int | None = None
     hidden: int | None = None
     heads: int = 2
@@ -48,35 +77,81 @@ class Options:
     @property
     def worked(self) -> bool:
         """Whether it is the worked sentence that is walked."""
-        return self.sentence is None and self.text is None
+        return self.sentence is None and self.text is None and self.corpus is None
 
-    def documents(self) -> list[str]:
-        """The texts. Raises UsageError for those that cannot be walked."""
-        if self.text is not None:
-            return read_documents(self.text, self.lines)
-        if self.sentence is not None:
-            return check_documents([self.sentence], "the sentence")
-        return [WORKED_SENTENCE]
+    def open(self, tell: Tell | None = None) -> Corpus:
+        """The documents, and the rule of their vocabulary.
+
+        Raises TensorstepError for those that cannot be walked.
+        """
+        if self.corpus is not None:
+            found = open_corpus(self.corpus, self.documents, self.lines, tell=tell)
+        elif self.text is not None:
+            found = open_corpus(self.text, self.documents, self.lines, "--text", tell)
+        elif self.sentence is not None:
+            found = Corpus("your sentence", check_documents([self.sentence], "the sentence"))
+        else:
+            found = Corpus("lily", [WORKED_SENTENCE])
+        return replace(found, rule=self._rule(found.rule))
+
+    def _rule(self, rule: VocabularyRule) -> VocabularyRule:
+        """A corpus's rule with what was asked for in its place."""
+        if self.min_freq is not None:
+            rule = replace(rule, min_freq=self.min_freq)
+        if self.max_vocab is not None:
+            rule = replace(rule, max_vocab=self.max_vocab, exact=True)
+        return rule
+
+    def _check_source(self) -> None:
+        """Raises UsageError for documents or a tokenizer that cannot be opened; what may be large
+        or far away is left to the worker."""
+        sources = [n for n in ("sentence", "text", "corpus") if getattr(self, n) is not None]
+        if len(sources) > 1:
+            names = " and ".join(f"--{name}" for name in sources)
+            raise UsageError(f"{names} are both given: give one of them")
+        if self.lines and self.text is None and self.corpus is None:
+            raise UsageError("--lines goes with --text FILE")
+        if self.documents is not None and self.text is None and self.corpus is None:
+            raise UsageError("--documents goes with --corpus SPEC or --text FILE")
+        check_name(self.tokenizer)
+        if not is_cut(self.tokenizer) and (self.max_vocab, self.min_freq) != (None, None):
+            raise UsageError(
+                f"--max-vocab and --min-freq are for words and characters: {self.tokenizer!r} has"
+                " its own vocabulary (bpe:SIZE says how large)"
+            )
+        if self.max_vocab is not None and self.max_vocab <= len(SPECIAL_TOKENS):
+            raise UsageError(
+                f"--max-vocab {self.max_vocab} is too small: the special tokens are"
+                f" {len(SPECIAL_TOKENS)}, give more"
+            )
+        if self.corpus is None:
+            self.open()
+        else:
+            check_spec(self.corpus)
 
     def check(self) -> Options:
         """Itself. Raises UsageError for what can be seen to be wrong before anything is made."""
         if self.model not in MODEL_STAGES:
             raise UsageError(f"no model is called {self.model!r}: use {', '.join(MODEL_STAGES)}")
-        if self.sentence is not None and self.text is not None:
-            raise UsageError("--sentence and --text are both given: give one of them")
-        if self.lines and self.text is None:
-            raise UsageError("--lines goes with --text FILE")
         if self.rows is not None and self.batch is not None:
             raise UsageError("--rows and --batch are both given: give one of them")
         if self.rows is not None and not self.rows:
             raise UsageError("--rows names no window: write their numbers as 2,3")
         if self.draw is not None and self.draw_seed is not None:
             raise UsageError("a draw and a seed for draws are both given: give one of them")
-        positive = ("context", "batch", "width", "hidden", "heads", "tokens")
-        for name in positive:
+        if self.sampling not in SAMPLINGS:
+            raise UsageError(
+                f"no sampling is called {self.sampling!r}: use {' or '.join(SAMPLINGS)}"
+            )
+        if self.drop_last and self.sampling != EPOCHS:
+            raise UsageError("--drop-last goes with --sampling epochs")
+        if self.rows is not None and self.sampling == EPOCHS:
+            raise UsageError("--rows and --sampling epochs are both given: give one of them")
+        for name in POSITIVE:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"--{name} {value} is too small: give 1 or more")
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} {value} is too small: give 1 or more")
         if self.train_steps < 0:
             raise UsageError(f"--train-steps {self.train_steps} is too small: give 0 or more")
         if self.draw is not None and not (0 <= self.draw <= 1):
@@ -91,7 +166,7 @@ class Options:
                 raise UsageError(
                     f"--seed {seed} is no seed: give a whole number from 0 to 2^63 - 1"
                 )
-        self.documents()
+        self._check_source()
         return self
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,10 @@ A frame is two lengths (4 bytes each, big-endian), the header in UTF-8 JSON, the
 has `id`, `method` and `params`; its answer has the same `id` and either `result` or `error`
 (`sentence`, `exit_code`, and `trace` where the worker itself failed). The payload holds the cells
 of a table, row after row, little-endian.
+
+Before an answer that takes long come frames with its `id` and `progress`: `what`, `done`, `total`
+(null where it is not known). A request with the method `cancel` and the `id` of another asks to
+give that one up; it has no answer of its own.
 """
 
 from __future__ import annotations

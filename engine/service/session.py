@@ -6,17 +6,19 @@ import torch
 
 from engine.data.documents import WORKED_SENTENCE
 from engine.data.preparation import Prepared, prepare
-from engine.data.sampling import FixedRows, SampledRows
+from engine.data.sampling import EpochRows, FixedRows, SampledRows
+from engine.data.split import TRAIN
 from engine.errors import UsageError
 from engine.generation.decoding import Chooser, FixedDraw, Greedy, SeededDraws
 from engine.generation.generator import Generation
 from engine.maps import GENERATION, TRAINING
 from engine.models import CausalAttentionLM, FixedWindowMLP, MultiHeadAttentionLM, StatesModel
 from engine.processes import Process
-from engine.service.options import Options
+from engine.progress import Tell, tracked
+from engine.service.options import EPOCHS, Options
 from engine.states import drain
 from engine.training.optimizers import rule_named
-from engine.training.trainer import Training, train
+from engine.training.trainer import Rows, Training
 from engine.walk import Walk
 
 WORKED_ROWS = (2, 3)
@@ -28,11 +30,12 @@ BATCH = 2
 class Session:
     """Everything one set of options opens. Walks are made when first asked for."""
 
-    def __init__(self, options: Options):
+    def __init__(self, options: Options, tell: Tell | None = None):
         self.options = options
-        documents = options.documents()
-        self.worked = documents == [WORKED_SENTENCE]
-        self.prepared: Prepared = prepare(documents, options.context)
+        self.tell = tell
+        corpus = options.open(tell)
+        self.worked = corpus.texts == [WORKED_SENTENCE]
+        self.prepared: Prepared = prepare(corpus, options.context, options.tokenizer, tell)
         self._walks: dict[tuple[str, str], Walk] = {}
         self.batches()  # rows that are not there are told at once
 
@@ -55,24 +58,27 @@ class Session:
         """A fresh model with the parameters that the seed draws."""
         options = self.options
         torch.manual_seed(options.seed)
-        words, context = len(self.prepared.vocabulary), options.context
+        words, context = len(self.prepared.tokenizer), options.context
+        pad = self.prepared.pad_id
         d = options.width or WORKED_WIDTHS["d"]
         h = options.hidden or WORKED_WIDTHS["h"]
         if name == "mlp":
-            return FixedWindowMLP(words, context, d, h)
+            return FixedWindowMLP(words, context, d, h, pad)
         if name == "attention":
             k, v = (options.width or WORKED_WIDTHS[axis] for axis in "kv")
-            return CausalAttentionLM(words, context, d, k, v, h)
+            return CausalAttentionLM(words, context, d, k, v, h, pad)
         if name == "multihead":
-            return MultiHeadAttentionLM(words, context, d, h, options.heads)
+            return MultiHeadAttentionLM(words, context, d, h, options.heads, pad)
         raise UsageError(f"no model is called {name!r}: use mlp, attention or multihead")
 
-    def batches(self) -> FixedRows | SampledRows:
+    def batches(self) -> Rows:
         """Which windows each step trains on. Raises UsageError for rows that are not there."""
         options, count = self.options, len(self.prepared.windows)
         rows = options.rows
         if rows is None and options.batch is None and self.worked:
             rows = WORKED_ROWS
+        if rows is None and options.sampling == EPOCHS:
+            return EpochRows(count, options.batch or BATCH, options.seed, options.drop_last)
         if rows is None:
             return SampledRows(count, options.batch or BATCH, options.seed)
         for row in rows:
@@ -92,20 +98,18 @@ class Session:
         """Generation with the model after `train_steps` steps of training."""
         training = self.training(model)
         training.evaluate_every = 0
-        drain(train(training, self.options.train_steps))
-        options, words = self.options, self.prepared.vocabulary
-        prompt = options.prompt
-        if prompt is None:
-            prompt = self.first_words()
-        return Generation(training.model, words, prompt, options.tokens, self.chooser())
+        steps = range(self.options.train_steps + 1)
+        for step in tracked(steps, "training before generating", len(steps), self.tell):
+            drain(training.states(step))
+        options, tokenizer = self.options, self.prepared.tokenizer
+        prompt = self.first_words() if options.prompt is None else options.prompt
+        return Generation(training.model, tokenizer, prompt, options.tokens, self.chooser())
 
     def first_words(self) -> str:
         """The beginning of the first training document: its first two tokens."""
         if self.worked:
             return WORKED_PROMPT
-        words = self.prepared.vocabulary
-        ids = self.prepared.windows.ids[1:3].tolist()
-        return " ".join(words.itos[i] for i in ids if i != words.eos_id)
+        return self.prepared.tokenizer.decode(self.prepared.streams[TRAIN].document(0)[:3])
 
     def chooser(self) -> Chooser:
         if self.options.draw is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from engine.errors import TensorstepError, UsageError
+from engine.progress import Tell
 from engine.service.protocol import BrokenFrame, encode, read_frame
 
 Answer = dict[str, Any] | tuple[dict[str, Any], bytes]
@@ -23,10 +24,15 @@ Request = tuple[dict[str, Any], bytes]
 
 
 class Desk:
-    """Answers requests. Importing tensors waits for the first one, so that starting is quick."""
+    """Answers requests. Importing tensors waits for the first one, so that starting is quick.
 
-    def __init__(self) -> None:
+    tell  is told how far a request that takes long has come; it may raise, to give it up
+    """
+
+    def __init__(self, tell: Tell | None = None) -> None:
         self._session: Any = None
+        self._reader: Any = None
+        self._tell = tell
 
     def answer(self, method: str, params: dict[str, Any]) -> Answer:
         """The answer to one request. Raises TensorstepError for one that cannot be answered."""
@@ -39,6 +45,10 @@ class Desk:
             "explain": self.explain,
             "dump": self.dump,
             "losses": self.losses,
+            "audit": self.audit,
+            "story": self.story,
+            "find": self.find,
+            "tokenize": self.tokenize,
         }
         if method not in methods:
             raise UsageError(f"the worker does not know how to {method!r}")
@@ -49,12 +59,15 @@ class Desk:
         import torch
 
         from engine.service.options import Options
+        from engine.service.reading import Reader
         from engine.service.session import Session
 
-        self._session = Session(Options.from_json(options))
+        self._session = Session(Options.from_json(options), self._tell)
         prepared = self._session.prepared
+        self._reader = Reader(prepared)
         return {
-            "vocabulary": len(prepared.vocabulary),
+            "corpus": prepared.corpus.name,
+            "vocabulary": len(prepared.tokenizer),
             "windows": len(prepared.windows),
             "torch": torch.__version__,
             "device": "cpu",
@@ -91,7 +104,7 @@ class Desk:
         ways = ("forward", "back", "next_stage", "back_stage", "next_step", "back_step")
         moved, record = True, None
         if how == "seek":
-            record = seek(walk, step, name)
+            record = seek(walk, step, name, self._tell)
         elif how == "to_stage":
             moved = walk.seek_stage(name)
         elif how in ways:
@@ -102,6 +115,7 @@ class Desk:
             "state": describe(walk, record or walk.current),
             "standing": standing(walk),
             "moved": moved,
+            "beside": record is not None,
             "ended": None if moved else walk.process.ended(walk.cursor.step),
         }
 
@@ -126,10 +140,10 @@ class Desk:
 
         walk = self._walk(map, model)
         record = self._record(walk, name, step)
-        words = self._session.prepared.vocabulary
+        tokens = self._session.prepared.tokenizer.itos
         first, end = rows
         left, right = columns
-        return table(walk, record, words, fixed, (first, end), (left, right))
+        return table(walk, record, tokens, fixed, (first, end), (left, right))
 
     def explain(
         self,
@@ -159,12 +173,44 @@ class Desk:
         first = max(0, len(losses) - most)
         return {"first": first + 1, "losses": losses[first:]}
 
+    # --- the corpus -------------------------------------------------------------------------
 
-def seek(walk: Any, step: int, name: str | None) -> Any:
+    @property
+    def reader(self) -> Any:
+        if self._reader is None:
+            raise UsageError("nothing is open yet")
+        return self._reader
+
+    def audit(self) -> Answer:
+        """The audit of the corpus: see `engine.service.reading`, as for all of these."""
+        told: dict[str, Any] = self.reader.audit()
+        return told
+
+    def story(self, number: int, at: int = 1) -> Answer:
+        """One document, with tokens and IDs around token `at`."""
+        told: dict[str, Any] = self.reader.story(number, at)
+        return told
+
+    def find(self, text: str, number: int, at: int, back: bool = False) -> Answer:
+        """Where a text comes next."""
+        return {"found": self.reader.find(text, number, at, back)}
+
+    def tokenize(
+        self, text: str, names: list[str] | None = None, most: int | None = None
+    ) -> Answer:
+        """A text under several tokenizers; without a corpus they are fitted on the text itself."""
+        if self._reader is not None:
+            return {"tokenizers": self._reader.tokenize(text, names, most)}
+        from engine.service.reading import tokenize_alone
+
+        return {"tokenizers": tokenize_alone(text, names, most)}
+
+
+def seek(walk: Any, step: int, name: str | None, tell: Tell | None) -> Any:
     """Move the cursor to a state; or return the record of a parameter or part, which no cursor
     stands on. Raises UsageError where there is neither."""
     try:
-        walk.seek(step, name)
+        walk.seek(step, name, tell)
     except UsageError:
         record = walk.record(name, step) if name and 0 <= step <= walk.frontier else None
         if record is None:
@@ -173,23 +219,47 @@ def seek(walk: Any, step: int, name: str | None) -> Any:
     return None
 
 
+class Line:
+    """The pipes to a client: requests in, answers and progress out."""
+
+    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO):
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
+        self.in_hand: Any = None  # the id of the request that is being answered
+        self.given_up: Any = None  # the id of the one that is not wanted any more
+
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        self.outgoing.write(encode(header, payload))
+        self.outgoing.flush()
+
+    def tell(self, what: str, done: int, total: int | None) -> None:
+        """How far the request in hand has come. Raises UsageError where it was given up."""
+        if self.given_up == self.in_hand:
+            raise UsageError(f"stopped while {what}")
+        progress = {"what": what, "done": done, "total": total}
+        self.send({"id": self.in_hand, "progress": progress})
+
+
 def serve(incoming: BinaryIO, outgoing: BinaryIO) -> None:
     """Answer requests until the input ends."""
-    desk = Desk()
-    requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    threading.Thread(target=listen, args=(incoming, requests), daemon=True).start()
+    line = Line(incoming, outgoing)
+    desk = Desk(line.tell)
+    threading.Thread(target=listen, args=(line,), daemon=True).start()
     while True:
-        header, _ = requests.get()
-        reply, payload = reply_to(desk, header)
-        outgoing.write(encode(reply, payload))
-        outgoing.flush()
+        header, _ = line.requests.get()
+        line.in_hand = header.get("id")
+        line.send(*reply_to(desk, header))
 
 
-def listen(incoming: BinaryIO, requests: queue.SimpleQueue[Request]) -> None:
+def listen(line: Line) -> None:
     """Queue requests; at the end of input leave at once, even from the middle of a computation."""
     try:
-        while (frame := read_frame(incoming)) is not None:
-            requests.put(frame)
+        while (frame := read_frame(line.incoming)) is not None:
+            if frame[0].get("method") == "cancel":
+                line.given_up = frame[0].get("id")
+            else:
+                line.requests.put(frame)
     except BrokenFrame as error:
         print(f"tensorstep's worker was sent a broken frame: {error}", file=sys.stderr, flush=True)
         os._exit(1)

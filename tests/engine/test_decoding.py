@@ -15,7 +15,7 @@ from engine.generation.decoding import choose
 from engine.ops import block, cumulative_sum, softmax
 from engine.ops import given as state_of
 
-BLOCKED = (0, 1, 3)
+BLOCKED = {0: "<PAD>", 1: "<BOS>", 3: "<UNK>"}
 logits = st.lists(
     st.floats(-200, 200, width=32) | st.sampled_from([0.0, 1.0, -math.inf]), min_size=5, max_size=12
 )

@@ -40,7 +40,7 @@ def session() -> Session:
 
 def read(session: Session, walk, name: str, step: int, fixed=(), rows=ALL, columns=ALL):
     """A table as the screen gets it: header, and the cells unpacked from bytes, row by row."""
-    words = session.prepared.vocabulary
+    words = session.prepared.tokenizer.itos
     header, payload = table(walk, walk.record(name, step), words, list(fixed), rows, columns)
     if "texts" in header:
         return header, header["texts"]
@@ -203,7 +203,7 @@ def test_labels(session: Session, name: str, fixed: list[int], rows: list[str], 
 
 
 def test_a_vocabulary_axis_is_labelled_with_tokens(session: Session):
-    words = session.prepared.vocabulary.itos
+    words = session.prepared.tokenizer.itos
     walk = session.walk("training")
     assert read(session, walk, "logits", 1)[0]["columns"] == words
     assert read(session, walk, "parameters.token_embedding.weight", 1)[0]["rows"] == words
@@ -228,7 +228,7 @@ def test_captions_and_tokens(session: Session):
     assert cells == [[5], [9]]
     assert header["tokens"] == [["a"], ["red"]]
     header, cells = read(session, generation, "choice", 1)
-    assert header["tokens"] == [[session.prepared.vocabulary.itos[cells[0][0]]]]
+    assert header["tokens"] == [[session.prepared.tokenizer.itos[cells[0][0]]]]
 
 
 # --- explanations ----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from torch import nn
 
 import engine
 from engine import (
+    CutTokenizer,
     FixedDraw,
     Generation,
     Greedy,
@@ -24,7 +25,8 @@ from tests.engine.test_decoding import naive
 from tests.engine.test_models import NAMES
 from tests.engine.worked import MODELS, build, by_name, copied, generation, prepared, trace
 
-WORDS = prepared().vocabulary
+TOKENIZER = prepared().tokenizer
+WORDS = TOKENIZER.vocabulary
 BLOCKED = [0, 1, 3]
 AFTER = ["logits.blocked", "probabilities", "cdf", "choice", "stop", "history"]
 EACH_MODEL = pytest.mark.parametrize("name", MODELS)
@@ -64,7 +66,7 @@ def test_continuation_is_the_plain_loop_s(name: str, seed: int, budget: int, pro
     model = build(name)
     ids = [1, *(WORDS.stoi.get(token, 3) for token in prompt)]
     drawn, replayed = SeededDraws(seed), SeededDraws(seed)
-    found, reason = run(Generation(model, WORDS, " ".join(prompt), budget, drawn))
+    found, reason = run(Generation(model, TOKENIZER, " ".join(prompt), budget, drawn))
     assert found == plain_continuation(model, ids, budget, replayed.draw)
     if found[-1] == WORDS.eos_id:
         assert reason == "yes: <EOS> was chosen"
@@ -122,7 +124,7 @@ def test_eos_stops():
     model = build("mlp")
     with torch.no_grad():
         model.vocab_head.bias[WORDS.eos_id] = 1e6
-    found, reason = run(Generation(model, WORDS, "lily", 9))
+    found, reason = run(Generation(model, TOKENIZER, "lily", 9))
     assert found == [1, 8, 2]
     assert reason == "yes: <EOS> was chosen"
 
@@ -132,7 +134,7 @@ def test_the_budget_stops(budget: int):
     model = build("mlp")
     with torch.no_grad():
         model.vocab_head.bias[9] = 1e6
-    process = Generation(model, WORDS, "lily", budget)
+    process = Generation(model, TOKENIZER, "lily", budget)
     stops = [copied(s.value) for s in each(generate(process)) if s.name == "stop"]
     assert process.ids == [1, 8] + [9] * budget
     assert stops == ["no"] * (budget - 1) + [f"yes: the budget of {budget} new tokens is used up"]
@@ -141,19 +143,19 @@ def test_the_budget_stops(budget: int):
 @pytest.mark.parametrize("budget", [0, -3])
 def test_a_budget_is_1_or_more(budget: int):
     with pytest.raises(UsageError, match=f"a budget of {budget} .* give 1 or more"):
-        Generation(build("mlp"), WORDS, "lily", budget)
+        Generation(build("mlp"), TOKENIZER, "lily", budget)
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n"])
 def test_an_empty_prompt_starts_at_the_beginning(prompt: str):
-    process = Generation(build("mlp"), WORDS, prompt, 1)
+    process = Generation(build("mlp"), TOKENIZER, prompt, 1)
     made = trace(process, 1)
     assert made[0, "history"].tolist() == [1]
     assert made[1, "context"].tolist() == [[0, 0, 0, 1]]
 
 
 def test_an_unknown_word_among_known_ones_is_unk():
-    made = trace(Generation(build("mlp"), WORDS, "blue lily", 1), 1)
+    made = trace(Generation(build("mlp"), TOKENIZER, "blue lily", 1), 1)
     assert made[0, "history"].tolist() == [1, 3, 8]
     assert made[1, "context"].tolist() == [[0, 1, 3, 8]]
 
@@ -162,7 +164,7 @@ def test_an_unknown_word_among_known_ones_is_unk():
 def test_a_prompt_of_only_unknown_words_is_told(prompt: str):
     words = engine.Vocabulary.fit([["lily", "found"]])
     with pytest.raises(UsageError, match=f"{prompt!r} has no token of the vocabulary.*found, lily"):
-        Generation(build("mlp"), words, prompt)
+        Generation(build("mlp"), CutTokenizer.words(words), prompt)
 
 
 def test_seeded_draws_are_reproducible():
@@ -214,4 +216,4 @@ def test_a_model_that_is_broken_is_told():
     with torch.no_grad():
         model.vocab_head.bias.fill_(torch.nan)
     with pytest.raises(TensorstepError, match="probability"):
-        run(Generation(model, WORDS, "lily"))
+        run(Generation(model, TOKENIZER, "lily"))

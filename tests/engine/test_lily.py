@@ -58,13 +58,13 @@ def test_tokens_and_ids():
     ready = prepared()
     tokens = ["lily", "found", "a", "red", "ball", "."]
     assert tokenize(SENTENCE) == tokens
-    assert ready.vocabulary.stoi == VOCABULARY
-    assert ready.vocabulary.itos == list(VOCABULARY)
-    assert ready.vocabulary.encode_tokens(tokens) == [1, 8, 7, 5, 9, 6, 4, 2]
+    assert ready.tokenizer.vocabulary.stoi == VOCABULARY
+    assert ready.tokenizer.vocabulary.itos == list(VOCABULARY)
+    assert ready.tokenizer.vocabulary.encode_tokens(tokens) == [1, 8, 7, 5, 9, 6, 4, 2]
 
 
 def test_an_unknown_word():
-    words = prepared().vocabulary
+    words = prepared().tokenizer.vocabulary
     assert words.encode_tokens(["blue"], boundaries=False) == [3]
     assert words.encode_tokens(["blue"]) == [1, 3, 2]
 
@@ -104,7 +104,9 @@ def test_batches_of_a_pass():
 
 
 def test_two_sentences_are_one_document():
-    ids = prepared(documents=["Lily found a ball. Lily found a red ball."]).windows.ids.tolist()
+    ids = prepared(
+        documents=["Lily found a ball. Lily found a red ball."]
+    ).windows.stream.ids.tolist()
     assert [ids.count(VOCABULARY[token]) for token in ("<BOS>", "<EOS>", ".")] == [1, 1, 2]
 
 

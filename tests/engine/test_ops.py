@@ -77,7 +77,7 @@ def test_softmax_of_a_fully_masked_row_is_0_and_so_is_its_gradient():
 
 
 def test_blocked_logits():
-    made = ops.block("blocked", state([[1.0, 2.0, 3.0, 4.0]], ("1", "C")), (0, 3))
+    made = ops.block("blocked", state([[1.0, 2.0, 3.0, 4.0]], ("1", "C")), {0: "<PAD>", 3: "<UNK>"})
     assert made.value.tolist() == [[-INF, 2.0, 3.0, -INF]]
 
 

@@ -18,7 +18,7 @@ WORKED = Options()
 
 def test_the_default_is_the_worked_sentence():
     assert WORKED.worked
-    assert WORKED.documents() == ["Lily found a red ball."]
+    assert WORKED.open().texts == ["Lily found a red ball."]
     assert (WORKED.seed, WORKED.context, WORKED.optimizer, WORKED.lr) == (11, 4, "sgd", 0.1)
     assert (WORKED.heads, WORKED.train_steps) == (2, 1)
     assert WORKED.check() is WORKED

@@ -53,7 +53,7 @@ def test_generation_uses_the_model_after_so_many_steps(steps: int):
 def test_own_text():
     """Vocabulary, windows, prompt and drawn batches of a sentence of one's own."""
     session = Session(Options(sentence="A cat sat. A cat ran!", batch=3, context=2, model="mlp"))
-    assert session.prepared.vocabulary.itos[4:] == ["!", ".", "a", "cat", "ran", "sat"]
+    assert session.prepared.tokenizer.itos[4:] == ["!", ".", "a", "cat", "ran", "sat"]
     walk = session.walk("training")
     walk.seek(2)
     generator = torch.Generator().manual_seed(10_011)

@@ -25,6 +25,12 @@ def side(text: str) -> str:
     return "validation" if share < 0.9 else "test"
 
 
+def in_order(texts: list[str], sides: list[str], name: str) -> list[str]:
+    """The texts of one side, by the SHA-256 of each."""
+    mine = [text for text, where in zip(texts, sides, strict=True) if where == name]
+    return sorted(mine, key=lambda text: hashlib.sha256(text.lower().encode()).hexdigest())
+
+
 words = st.text(alphabet="abcXYZé ﬁ\n\t.", max_size=30)
 
 
@@ -41,25 +47,26 @@ def test_case_and_white_space_do_not_matter(text: str):
 
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_few_documents_all_train(count: int):
-    splits, how = split_documents([f"story {i}" for i in range(count)])
-    assert splits == ["train"] * count
-    assert how == f"{count} document{'s' * (count > 1)}: fewer than 10, so all train"
+    split = split_documents([f"story {i}" for i in range(count)])
+    assert split.sides == ["train"] * count
+    assert split.documents["train"] == list(range(count))
+    assert split.how == f"{count} document{'s' * (count > 1)}: fewer than 10, so all train"
 
 
 def test_many_documents_are_split_by_the_rule():
     texts = [f"This is story number {i}." for i in range(2000)]
-    splits, how = split_documents(texts)
-    assert splits == [side(text) for text in texts]
-    counts = [splits.count(name) for name in SIDES]
-    assert how == "by SHA-256 of each text: {} train, {} validation, {} test".format(*counts)
+    split = split_documents(texts)
+    assert split.sides == [side(text) for text in texts]
+    counts = [split.sides.count(name) for name in SIDES]
+    assert split.how == "by SHA-256 of each text: {} train, {} validation, {} test".format(*counts)
     assert [count / 2000 for count in counts] == pytest.approx([0.8, 0.1, 0.1], abs=0.03)
 
 
 def test_all_train_where_the_rule_leaves_none():
     texts = [text for i in range(500) if side(text := f"held out {i}") != "train"][:10]
-    splits, how = split_documents(texts)
-    assert splits == ["train"] * 10
-    assert "so all train" in how
+    split = split_documents(texts)
+    assert split.sides == ["train"] * 10
+    assert "so all train" in split.how
 
 
 def test_preparation_of_many_documents():
@@ -71,7 +78,7 @@ def test_preparation_of_many_documents():
     states = {state.name: state.value for state in ready.data.preparation}
     assert states["stories"] == texts
     assert states["split"] == sides
-    training = [text for text, where in zip(texts, sides, strict=True) if where == "train"]
+    training, held_out, _ = (in_order(texts, sides, name) for name in SIDES)
     tokens = [text.lower().replace(".", " .").split() for text in training]
     assert states["tokens"] == [token for line in tokens for token in line]
     assert states["vocabulary"] == [
@@ -83,7 +90,6 @@ def test_preparation_of_many_documents():
     ]
     assert len(states["windows.targets"]) == sum(len(line) + 1 for line in tokens)
     contexts, targets = ready.data.held_out
-    held_out = [text for text, where in zip(texts, sides, strict=True) if where == "validation"]
     assert len(contexts) == len(targets) == 5 * len(held_out)  # word, number, digits, ., <EOS>
     lines = [text.lower().replace(".", " .").split() for text in held_out]
     number = {token: i for i, token in enumerate(states["vocabulary"])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def generation(
     """Continuing the prompt after `steps` steps of training."""
     trained = training(name, keep_gradients=False)
     engine.drain(engine.train(trained, steps))
-    return engine.Generation(trained.model, prepared().vocabulary, prompt, budget, chooser)
+    return engine.Generation(trained.model, prepared().tokenizer, prompt, budget, chooser)
 
 
 def copied(value: Any) -> Any:
@@ -72,7 +73,7 @@ def copied(value: Any) -> Any:
 
 def same(a: Any, b: Any) -> bool:
     """Equal bit for bit: tensors (NaN where NaN is), texts, or tables of windows."""
-    if isinstance(a, (str, list)) or isinstance(b, (str, list)):
+    if isinstance(a, Sequence) or isinstance(b, Sequence):
         return a == b
     a, b = a[...].detach() if a.shape else a.detach(), b[...].detach() if b.shape else b.detach()
     if a.shape != b.shape or a.dtype != b.dtype:

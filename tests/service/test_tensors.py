@@ -30,7 +30,7 @@ TYPES = {
     torch.int8: ("q", torch.int64),
     torch.bool: ("B", torch.bool),
 }
-WORDS = engine.prepare(["Lily found a red ball."], 4).vocabulary
+WORDS = engine.prepare(["Lily found a red ball."], 4).tokenizer.itos
 
 
 def crossed(

@@ -1,0 +1,147 @@
+"""A corpus in plain data: its audit, one story with its tokens and windows, a search, and the same
+text under several tokenizers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from engine.data.preparation import Prepared
+from engine.data.split import DUPLICATE, SIDES, TRAIN
+from engine.errors import UsageError
+from engine.text.compare import compare
+from engine.text.loading import at_hand, is_cut, open_tokenizer
+from engine.text.tokenizer import Tokenizer, bounded, readable
+from engine.text.vocabulary import PAD
+
+AROUND = 400  # tokens told of on either side of the one that is looked at
+TEXT = 4000  # characters of a story told of
+LISTED = 2000  # pieces of a comparison told of
+
+
+class Reader:
+    """Reads one prepared corpus."""
+
+    def __init__(self, prepared: Prepared):
+        self.prepared = prepared
+
+    def audit(self) -> dict[str, Any]:
+        """The audit, with the corpus's name, how it was split and what cut it."""
+        prepared = self.prepared
+        told = {
+            "corpus": prepared.corpus.name,
+            "split": prepared.split.how,
+            "tokenizer": prepared.tokenizer.name,
+            "context": prepared.context_len,
+        }
+        return {**told, **prepared.audit}
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[str, int]]:
+        """Side and place in its stream of each document by number."""
+        documents = self.prepared.split.documents
+        return {n: (side, at) for side in SIDES for at, n in enumerate(documents[side])}
+
+    def story(self, number: int, at: int = 1) -> dict[str, Any]:
+        """One document: `text`, `side`, and around token `at` the `pieces` and `ids` from number
+        `first` on, boundaries included; `count` is how many there are. Its windows predict tokens 1
+        to `count` - 1.
+
+        Raises UsageError where there is no such document.
+        """
+        texts = self.prepared.corpus.texts
+        if not 0 <= number < len(texts):
+            raise UsageError(f"there is no story {number}: they are 0 to {len(texts) - 1}")
+        text = texts[number]
+        ids, pieces = self._tokens(number)
+        at = max(1, min(at, len(ids) - 1))
+        first = max(0, at - AROUND)
+        return {
+            "number": number,
+            "stories": len(texts),
+            "side": self.prepared.split.sides[number],
+            "text": text[:TEXT],
+            "cut": len(text) > TEXT,
+            "at": at,
+            "first": first,
+            "count": len(ids),
+            "pieces": pieces[first : at + AROUND],
+            "ids": ids[first : at + AROUND],
+            "unknown": self.prepared.tokenizer.unk_id,
+            "pad": PAD,
+        }
+
+    def _tokens(self, number: int) -> tuple[list[int], list[str]]:
+        """IDs and pieces of a document, boundaries included."""
+        tokenizer, text = self.prepared.tokenizer, self.prepared.corpus.texts[number]
+        side, at = self._places.get(number, (DUPLICATE, 0))
+        if side == DUPLICATE:
+            ids = bounded(tokenizer, tokenizer.encode(text))
+        else:
+            ids = self.prepared.streams[side].document(at).tolist()
+        inner = [readable(piece) for piece in tokenizer.pieces(text)]
+        before = tokenizer.bos_id is not None
+        return ids, [
+            *(tokenizer.itos[i] for i in ids[:before]),
+            *inner,
+            *(tokenizer.itos[i] for i in ids[before + len(inner) :]),
+        ]
+
+    def find(self, text: str, number: int, at: int, back: bool = False) -> dict[str, Any] | None:
+        """The next place of a text after token `at` of a story (or before it), round and round:
+        `number` and `at`; None where it is nowhere. Case does not count. #12 is story 12.
+
+        Raises UsageError for a story that there is not.
+        """
+        if named := re.fullmatch(r"#(\d+)", text.strip()):
+            return {"number": self.story(int(named[1]))["number"], "at": 1}
+        texts = self.prepared.corpus.texts
+        wanted = re.compile(re.escape(text), re.IGNORECASE)
+        way = -1 if back else 1
+        for step in range(len(texts) + 1):
+            n = (number + way * step) % len(texts)
+            places = [self._token_at(n, found.start()) for found in wanted.finditer(texts[n])]
+            if step == 0:
+                places = [place for place in places if (place < at if back else place > at)]
+            if places:
+                return {"number": n, "at": places[-1 if back else 0]}
+        return None
+
+    def _token_at(self, number: int, offset: int) -> int:
+        """The number of the token that begins at, or holds, a character of a story."""
+        tokenizer, text = self.prepared.tokenizer, self.prepared.corpus.texts[number]
+        before = len(tokenizer.encode(text[:offset]))
+        inside = before and len(tokenizer.encode(text[: offset + 1])) == before
+        return before - bool(inside) + (tokenizer.bos_id is not None)
+
+    def tokenize(
+        self, text: str, names: list[str] | None = None, most: int | None = LISTED
+    ) -> list[dict[str, Any]]:
+        """A text under several tokenizers, those that are fitted on the documents that train."""
+        return compare(text, self.tokenizers(names), most)
+
+    def tokenizers(self, names: list[str] | None) -> Iterable[Tokenizer]:
+        own = self.prepared.tokenizer
+        for name in dict.fromkeys(names or [own.name, *at_hand()]):
+            yield own if name == own.name else self._opened(name)
+
+    def _opened(self, name: str) -> Tokenizer:
+        if is_cut(name):  # by the same rule as the corpus's own
+            from engine.data.encoding import encode_counted
+
+            corpus, split = self.prepared.corpus, self.prepared.split
+            return encode_counted(corpus, split, name, None).tokenizer
+        texts = self.prepared.corpus.texts
+        return open_tokenizer(
+            name, lambda: (texts[n] for n in self.prepared.split.documents[TRAIN])
+        )
+
+
+def tokenize_alone(
+    text: str, names: list[str] | None = None, most: int | None = None
+) -> list[dict[str, Any]]:
+    """A text under several tokenizers; those that are fitted are fitted on the text itself."""
+    opened = (open_tokenizer(name, lambda: [text]) for name in names or at_hand())
+    return compare(text, opened, most)

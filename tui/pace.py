@@ -1,0 +1,48 @@
+"""How fast work goes and how long it will still take, as one line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from engine.progress import Progress
+from tui.glyphs import Glyphs
+
+BAR = 20  # cells
+
+
+class Pace:
+    """Measures work that tells of its progress: rate and time left since it was first told of."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._what: str | None = None
+        self._since = 0.0
+        self._at = 0
+
+    def line(self, progress: Progress, glyphs: Glyphs) -> str:
+        """What is done, a bar where its end is known, how many, a second, and seconds left."""
+        now = self._clock()
+        if progress.what != self._what or progress.done < self._at:
+            self._what, self._since, self._at = progress.what, now, progress.done
+        parts = [progress.what]
+        rate = (progress.done - self._at) / (now - self._since) if now > self._since else 0.0
+        if progress.total:
+            full = BAR * min(progress.done, progress.total) // progress.total
+            parts.append(glyphs.full * full + glyphs.rest * (BAR - full))
+            parts.append(f"{progress.done:,} of {progress.total:,}")
+        elif progress.done:
+            parts.append(f"{progress.done:,}")
+        if rate > 0:
+            parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+            if progress.total:
+                parts.append(f"{left(max(0, progress.total - progress.done) / rate)} left")
+        return "  ".join(parts)
+
+
+def left(seconds: float) -> str:
+    """A time that is still to pass: 12 s, 3 min, 2 h."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(1, round(seconds))} s"

@@ -1,0 +1,111 @@
+"""A whole screen of lines over the walk, filled by the worker: what such screens have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import ModalScreen
+
+from engine.errors import TensorstepError
+from engine.service.client import WorkerDied, WorkerError
+from tui.actions import Action, brief
+from tui.glyphs import Glyphs
+from tui.plain import shown
+from tui.prompt import Prompt
+from tui.walker import Walker
+from tui.widgets.lines import DIM, HERE, WARN, Lines, line
+
+
+class ReadingScreen(ModalScreen[None], inherit_bindings=False):
+    """Lines on top, a body, and a foot: keys, a sentence, or what is being typed."""
+
+    ACTIONS: tuple[Action, ...] = ()
+
+    def __init__(self, walker: Walker, glyphs: Glyphs):
+        super().__init__()
+        self.walker = walker
+        self.glyphs = glyphs
+        self.said = ("", False)  # a sentence at the foot, and whether it is a warning
+        self.prompt: Prompt | None = None
+        self.shown = Lines(id="reading")
+
+    def compose(self) -> ComposeResult:
+        yield self.shown
+
+    def on_mount(self) -> None:
+        self.fetch()
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    # --- what each screen has of its own ------------------------------------------------------
+
+    def fetch(self) -> None:
+        """Ask the worker for what is shown."""
+
+    def head(self, width: int) -> list[Text]:
+        """The lines on top."""
+        return []
+
+    def body(self, width: int, room: int) -> list[Text]:
+        """The lines between; those beyond `room` are not seen."""
+        return []
+
+    # --- the worker, typing, drawing ----------------------------------------------------------
+
+    def later(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Queue what needs the worker; a mistake is told at the foot."""
+
+        async def told() -> None:
+            try:
+                await job()
+            except (WorkerDied, WorkerError):
+                raise
+            except TensorstepError as error:
+                self.said = (str(error), True)
+            self.draw()
+
+        self.walker.later(told)
+
+    def ask_for(self, question: str, hint: str, answered: Callable[[str | None], None]) -> None:
+        """Have something typed at the foot."""
+        self.prompt = Prompt(question, hint, answered)
+        self.draw()
+
+    def on_key(self, event: events.Key) -> None:
+        if self.prompt is not None and self.prompt.open:
+            event.prevent_default().stop()
+            self.prompt.take(event.key, event.character)
+            self.draw()
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.prompt is not None and self.prompt.open:
+            self.prompt.type(event.text)
+            self.draw()
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+    def draw(self) -> None:
+        if not self.is_attached:
+            return
+        width, height = self.app.size
+        head = self.head(width)
+        room = max(0, height - len(head) - 1)
+        body = [*self.body(width, room), *[line()] * room][:room]
+        self.shown.show([*head, *body, self.foot(width)])
+
+    def foot(self, width: int) -> Text:
+        if self.prompt is not None and self.prompt.open:
+            return self.prompt.line(self.glyphs, width)
+        text, warn = self.said
+        if text:
+            return line((shown(text, self.glyphs.ascii), WARN if warn else DIM))
+        parts: list[Any] = []
+        for key, word in brief(self.ACTIONS):
+            parts += [(key, HERE), (f" {word}  ", DIM)]
+        return line(*parts)
