@@ -235,7 +235,7 @@ def map_of(kind: str, model: str) -> Map:
 # names ("blocks.0.attention.scores"), which is taken off before.
 STAGE_OF: tuple[tuple[str, str], ...] = (
     (r"stories", "stories"),
-    (r"split", "split"),
+    (r"split|audit\..*", "split"),
     (r"prompt", "prompt"),
     (r"tokens", "tokenize"),
     (r"vocabulary|ids", "ids"),

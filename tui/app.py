@@ -11,22 +11,21 @@ from typing import Any, ClassVar
 
 from rich.cells import cell_len
 from rich.text import Text
-from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
 
 from engine.errors import TensorstepError, UsageError
-from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES, TRAINING, map_of
+from engine.maps import GENERATION, MODEL_TITLES, STAGES, TRAINING, map_of
 from engine.service.client import Client, WorkerError
 from engine.service.options import Options
 from tui.actions import BINDINGS, footer
 from tui.glyphs import Glyphs, glyphs_for
+from tui.keys import Keys
 from tui.limits import SMALLEST, TALL, WIDE
-from tui.places import Place, place_of
+from tui.places import Place
 from tui.plain import shown
-from tui.prompt import Prompt
 from tui.walker import Walker
 from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
@@ -42,7 +41,7 @@ class Ground(Screen[None], inherit_bindings=False):
     """The screen under all sheets, without Textual's own keys (tab is ours)."""
 
 
-class Tensorstep(App[int], inherit_bindings=False):
+class Tensorstep(Keys, inherit_bindings=False):
     """The walk on the screen."""
 
     CSS_PATH = "theme.tcss"
@@ -76,7 +75,6 @@ class Tensorstep(App[int], inherit_bindings=False):
         self.curve = LossCurve(self.glyphs, id="curve")
         self.explain_pane = ExplainPane(self.glyphs, id="explain")
         self.pane: Pane = self.table  # the one that has the keys
-        self.prompt: Prompt | None = None
         self._explained: tuple[Any, ...] | None = None  # the cell that the explanation is of
         self._walking: asyncio.Task[None] | None = None
 
@@ -196,7 +194,11 @@ class Tensorstep(App[int], inherit_bindings=False):
     def top_line(self) -> Any:
         """What is walked and where: source, model, map, step, stage; and the newest loss."""
         walker = self.walker
-        parts = [source_name(walker.options), MODEL_TITLES[walker.model], f"{walker.kind} map"]
+        parts = [
+            source_name(walker.options, walker.corpus),
+            MODEL_TITLES[walker.model],
+            f"{walker.kind} map",
+        ]
         if walker.kind == GENERATION:
             steps = walker.options.train_steps
             parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
@@ -257,187 +259,15 @@ class Tensorstep(App[int], inherit_bindings=False):
             some = 0 not in walker.state["shape"]  # the tokens of an empty prompt are none
             found = await walker.explanation(table.cell) if some else None
             self._explained = asked
+            self.explain_pane.training = walker.kind == TRAINING
             self.explain_pane.explain(STAGES[walker.state["stage"]], found)
 
     def on_tensor_table_wanted(self) -> None:
         self.walker.look_again()
 
-    # --- moving through the walk --------------------------------------------------------------
 
-    def move(self, how: str, **params: Any) -> None:
-        self.walker.later(lambda: self.walker.move(how, **params))
-
-    def action_next(self) -> None:
-        self.move("forward")
-
-    def action_previous(self) -> None:
-        self.move("back")
-
-    def action_next_stage(self) -> None:
-        self.move("next_stage")
-
-    def action_back_stage(self) -> None:
-        self.move("back_stage")
-
-    def action_next_step(self) -> None:
-        self.move("next_step")
-
-    def action_back_step(self) -> None:
-        self.move("back_step")
-
-    def action_start(self) -> None:
-        self.move("seek", step=0)
-
-    def action_goto(self) -> None:
-        hint = "such as 1:weights:0,0,2, or 3:loss, or 1:parameters.W_Q.weight, or 2"
-        self.prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
-        self.show_prompt()
-
-    def go_as_typed(self, text: str | None) -> None:
-        self.say("")
-        if text is None:
-            return
-        try:
-            place = place_of(text)
-        except UsageError as error:
-            self.say(str(error), warn=True)
-        else:
-            self.walker.later(lambda: self.go(place))
-
-    def on_key(self, event: events.Key) -> None:
-        """While something is typed, every key goes there, before any key that does something."""
-        if self.prompt is not None and self.prompt.open:
-            event.prevent_default().stop()
-            self.prompt.take(event.key, event.character)
-            self.show_prompt()
-
-    def on_paste(self, event: events.Paste) -> None:
-        if self.prompt is not None and self.prompt.open:
-            self.prompt.type(event.text)
-            self.show_prompt()
-
-    def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
-        self.give_keys(self.table)
-        self.walker.later(lambda: self.walker.open_stage(event.stage))
-
-    def action_other_map(self) -> None:
-        self.walker.later(self.walker.other_map)
-
-    def action_other_model(self) -> None:
-        from tui.screens.sheets import Choice
-
-        def chosen(model: str | None) -> None:
-            if model is not None and model != self.walker.model:
-                self.walker.later(lambda: self.walker.open(self.walker.kind, model))
-
-        choices = [(key, MODEL_TITLES[key]) for key in MODEL_STAGES]
-        self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
-
-    def action_corpus(self) -> None:
-        self.open_corpus(finding=False)
-
-    def action_find(self) -> None:
-        self.open_corpus(finding=True)
-
-    def open_corpus(self, finding: bool) -> None:
-        from tui.screens.corpus import CorpusScreen
-
-        if self.walker.ready:
-            self.push_screen(CorpusScreen(self.walker, self.glyphs, finding))
-
-    def action_tokenizers(self) -> None:
-        from tui.screens.compare import CompareScreen
-
-        if self.walker.ready:
-            text = self.walker.options.prompt if self.walker.kind == GENERATION else None
-            self.push_screen(CompareScreen(self.walker, self.glyphs, text))
-
-    # --- panes and cells ----------------------------------------------------------------------
-
-    def give_keys(self, pane: Pane) -> None:
-        """From now on the arrows move in this pane."""
-        self.pane.activate(False)
-        self.pane = pane
-        pane.activate(True)
-
-    def action_pane(self, by: int) -> None:
-        """The keys to the next pane, or the one before."""
-        panes: list[Pane] = [self.map_pane, self.table, self.explain_pane]
-        panes = [pane for pane in panes if pane.display]
-        self.give_keys(panes[(panes.index(self.pane) + by) % len(panes)])
-
-    def action_close(self) -> None:
-        if self.walker.working:
-            self.walker.stop()
-            return
-        self.give_keys(self.table)
-        self.say("")
-        if self.walker.detour is not None:
-            self.walker.later(self.walker.back_to_walk)
-
-    def action_explanation(self) -> None:
-        self.explain_pane.toggle_class("hidden")
-        if self.pane is self.explain_pane:
-            self.give_keys(self.table)
-        self.walker.look_again()
-
-    def action_vertical(self, by: int) -> None:
-        """Up or down in whichever pane has the keys."""
-        if self.pane is self.map_pane:
-            self.map_pane.move(by)
-        elif self.pane is self.explain_pane:
-            self.explain_pane.turn(by)
-        else:
-            self.table.move(down=by)
-
-    def action_horizontal(self, by: int) -> None:
-        if self.pane is self.map_pane:
-            self.map_pane.move(by)
-        else:
-            self.table.move(right=by)
-
-    def action_page(self, by: int) -> None:
-        on_explanation = self.pane is self.explain_pane
-        page = self.explain_pane.size.height - 1 if on_explanation else self.table.rows_seen
-        self.action_vertical(by * max(1, page))
-
-    def action_column_end(self, by: int) -> None:
-        """To the first or last column."""
-        self.table.move(right=by * self.table.width)
-
-    def action_row_end(self, by: int) -> None:
-        """To the first or last row."""
-        self.table.move(down=by * self.table.height)
-
-    def action_slice_axis(self) -> None:
-        self.table.choose_axis()
-
-    def action_slice(self, by: int) -> None:
-        self.table.move_slice(by)
-
-    def action_enter(self) -> None:
-        if self.pane is self.map_pane:
-            self.map_pane.choose()
-
-    # --- help, leaving ------------------------------------------------------------------------
-
-    def action_help(self) -> None:
-        from tui.screens.help import help_lines
-        from tui.screens.sheets import Pages
-
-        state = self.walker.state
-        stage = STAGES[state["stage"]] if state else None
-        self.push_screen(Pages("help", help_lines(stage, state, self.glyphs)))
-
-    def action_redraw(self) -> None:
-        self.refresh(repaint=True, layout=True)
-
-    def action_leave(self) -> None:
-        self.exit(return_code=0)
-
-
-def source_name(options: Options) -> str:
+def source_name(options: Options, corpus: str) -> str:
     """What is walked, in a word or two."""
     if options.text is not None:
         return options.text.rsplit("/", 1)[-1][:24]
-    return "lily" if options.worked else "your sentence"
+    return corpus[:24] or ("lily" if options.worked else "loading")

@@ -15,7 +15,8 @@ class Slice:
     rows: list[str]
     columns: list[str]
     cells: list[list[Any]]
-    caption: str = ""
+    caption: list[str] = field(default_factory=list)
+    target: str | None = None
     tokens: list[list[str]] = field(default_factory=list)
 
     @classmethod
@@ -32,7 +33,8 @@ class Slice:
         rows, columns = header["rows"], header["columns"]
         if turned:
             rows, columns, cells = columns, rows, [list(row) for row in zip(*cells, strict=True)]
-        return cls(rows, columns, cells, header["caption"], header.get("tokens", []))
+        tokens = header.get("tokens", [])
+        return cls(rows, columns, cells, header["caption"], header["target"], tokens)
 
 
 def written(value: Any) -> str:

@@ -6,10 +6,10 @@ tensors.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from engine.data.documents import FIELD, read_documents, read_folder, read_json_lines
 from engine.errors import UsageError
@@ -126,20 +126,19 @@ def files_of(
 ) -> Callable[[], Corpus]:
     """Documents from a path: a text file, a folder, .jsonl or .parquet, these two with `:FIELD`."""
     path, field = spec, FIELD
-    if not Path(spec).exists() and ":" in spec:
+    if not os.path.exists(spec) and ":" in spec:
         before, _, after = spec.rpartition(":")
         if before.endswith((".jsonl", ".parquet")):
             path, field = before, after
-    if not Path(path).exists():
-        named = "" if option == "--text" else f", and no corpus has this name: use {KINDS}"
-        raise UsageError(f"there is no file {path!r}: check the path given to {option}{named}")
-    name = Path(path).resolve().name
+    if option == "--corpus" and not os.path.exists(path):
+        raise UsageError(f"there is no corpus and no file {path!r}: use {KINDS}")
+    name = os.path.basename(os.path.abspath(path))
     if path.endswith(".jsonl"):
         return lambda: Corpus(name, read_json_lines(path, field, option, tell), rule=EXPERIMENT)
     if path.endswith(".parquet"):
         from engine.data.hub import read_parquet
 
         return lambda: Corpus(name, read_parquet(path, field, limit, tell), rule=EXPERIMENT)
-    if Path(path).is_dir() and option == "--corpus":
+    if os.path.isdir(path) and option == "--corpus":
         return lambda: Corpus(name, read_folder(path, option, tell), rule=EXPERIMENT)
     return lambda: Corpus(name, read_documents(path, lines, option))

@@ -20,6 +20,7 @@ from engine.walk import Walk
 ID_STATES = {"ids", "windows.contexts", "windows.targets", "batch.X", "batch.y"}
 ID_STATES |= {"history", "context", "choice"}
 AUDIT_ROWS, AUDIT_COLUMNS = SIDES, ("min", "median", "max")
+LONG = 2000  # characters of a text that are told
 MANY = 10_000  # values of more cells than this are left out, unless asked for
 
 
@@ -71,6 +72,16 @@ def values_of(value: Any) -> Any:
     return finite_or_named(value[:].tolist() if value.shape else value.item())
 
 
+def shortened(text: str) -> str:
+    """The beginning of a text: of a document of megabytes a screen shows a line."""
+    return text if len(text) <= LONG else f"{text[:LONG]}..."
+
+
+def plain(value: Any) -> Any:
+    """A cell as plain data for a screen."""
+    return shortened(value) if isinstance(value, str) else finite_or_named(value)
+
+
 def finite_or_named(values: Any) -> Any:
     if isinstance(values, list):
         return [finite_or_named(each) for each in values]
@@ -97,6 +108,7 @@ def table(
     value = record.value
     if isinstance(value, Sequence):
         texts = [value] if isinstance(value, str) else list(value[rows[0] : rows[1]])
+        texts = [shortened(text) for text in texts]
         numbers = [str(rows[0] + i) if record.shape else "" for i in range(len(texts))]
         return {"texts": texts, "rows": numbers}, b""
     cells = slice_of(value, fixed, rows, columns)
@@ -106,8 +118,8 @@ def table(
         "size": list(cells.shape),
         "rows": labels(walk, record, rank - 2 if rank > 1 else 0, fixed, rows, tokens),
         "columns": labels(walk, record, rank - 1, fixed, columns, tokens) if rank > 1 else [],
-        "caption": caption(walk, record, fixed, tokens),
     }
+    header["caption"], header["target"] = caption(walk, record, fixed, tokens)
     if record.name in ID_STATES:
         header["tokens"] = [[tokens[i] for i in row] for row in cells.tolist()]
     return header, cells.numpy().tobytes()
@@ -168,16 +180,17 @@ def context_ids(walk: Walk, record: Record, fixed: list[int]) -> list[int] | Non
     return ids
 
 
-def caption(walk: Walk, record: Record, fixed: list[int], tokens: Sequence[str]) -> str:
-    """The example a slice belongs to: its context and, in training, its target."""
+def caption(
+    walk: Walk, record: Record, fixed: list[int], tokens: Sequence[str]
+) -> tuple[list[str], str | None]:
+    """The example a slice belongs to: the tokens of its context and, in training, its target."""
     ids = context_ids(walk, record, fixed)
     if ids is None:
-        return ""
-    text = " ".join(tokens[i] for i in ids)
+        return [], None
+    target = None
     if walk.process.map == "training":
-        target = int(walk.fetch("batch.y", record.step)[fixed[0]])
-        text += f" -> {tokens[target]}"
-    return text
+        target = tokens[int(walk.fetch("batch.y", record.step)[fixed[0]])]
+    return [tokens[i] for i in ids], target
 
 
 # --- explanations ----------------------------------------------------------------------------
@@ -197,7 +210,7 @@ def explanation(record: Record, cell: Cell, most: int | None = None) -> dict[str
         "name": found.name,
         "step": found.step,
         "cell": list(found.cell),
-        "value": finite_or_named(found.value),
+        "value": plain(found.value),
         "formula": found.formula,
         "combine": found.combine,
         "total": finite_or_named(found.total),
@@ -208,7 +221,7 @@ def explanation(record: Record, cell: Cell, most: int | None = None) -> dict[str
                 "source": term.cited.source,
                 "step": term.cited.step,
                 "index": list(term.cited.index),
-                "value": finite_or_named(term.cited.value),
+                "value": plain(term.cited.value),
                 "contribution": finite_or_named(term.contribution),
                 "times": [
                     {

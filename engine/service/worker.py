@@ -206,7 +206,7 @@ class Desk:
         return {"tokenizers": tokenize_alone(text, names, most)}
 
 
-def seek(walk: Any, step: int, name: str | None, tell: Tell | None) -> Any:
+def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> Any:
     """Move the cursor to a state; or return the record of a parameter or part, which no cursor
     stands on. Raises UsageError where there is neither."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,7 +32,7 @@ def needs_texts(spec: str) -> bool:
 
 def check_name(spec: str) -> None:
     """Raises UsageError for a name that no tokenizer has; opens nothing."""
-    if needs_texts(spec) or Path(spec).exists() or spec in encoding_names():
+    if needs_texts(spec) or os.path.exists(spec) or spec in encoding_names():
         return
     raise UsageError(f"there is no tokenizer {spec!r}: use {KINDS}")
 
@@ -48,7 +49,7 @@ def open_tokenizer(spec: str, texts: Callable[[], Iterable[str]]) -> Tokenizer:
         from engine.text.bpe import BPETokenizer
 
         return BPETokenizer.train(texts(), int(found[1] or BPE_SIZE))
-    if Path(spec).exists():
+    if os.path.exists(spec):
         return load_tokenizer(Path(spec))
     return open_encoding(spec)
 

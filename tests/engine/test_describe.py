@@ -221,9 +221,11 @@ def test_texts_are_numbered(session: Session):
 def test_captions_and_tokens(session: Session):
     training, generation = session.walk("training"), session.walk("generation")
     header, _ = read(session, training, "weights", 1, [1])
-    assert header["caption"] == "<BOS> lily found a -> red"
+    assert header["caption"] == ["<BOS>", "lily", "found", "a"]
+    assert header["target"] == "red"
     header, _ = read(session, generation, "weights", 1, [0])
-    assert header["caption"] == "<PAD> <BOS> lily found"
+    assert header["caption"] == ["<PAD>", "<BOS>", "lily", "found"]
+    assert header["target"] is None
     header, cells = read(session, training, "batch.y", 1)
     assert cells == [[5], [9]]
     assert header["tokens"] == [["a"], ["red"]]

@@ -92,7 +92,7 @@ def test_labels_are_numbers_where_an_axis_stands_for_no_token():
     header, _ = crossed(torch.zeros(2, 3, 9, 8), [1, 2], (5, 9), (6, 20))
     assert header["rows"] == ["5", "6", "7", "8"]
     assert header["columns"] == ["6", "7"]
-    assert header["caption"] == ""
+    assert (header["caption"], header["target"]) == ([], None)
 
 
 def test_labels_of_a_query_are_of_the_slot_that_asks():
@@ -104,7 +104,8 @@ def test_labels_of_a_query_are_of_the_slot_that_asks():
         header, _ = table(walk, walk.current, WORDS, [1, head], (0, 1), (0, 4))
         assert header["rows"] == ["a"]
         assert header["columns"] == ["<BOS>", "lily", "found", "a"]
-        assert header["caption"] == "<BOS> lily found a -> red"
+        assert header["caption"] == ["<BOS>", "lily", "found", "a"]
+        assert header["target"] == "red"
 
 
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=3, max_size=3), min_size=1, max_size=4))
@@ -117,13 +118,15 @@ def test_a_slice_turned(numbers: list[list[int]]):
         "size": [height, 3],
         "rows": [f"r{i}" for i in range(height)],
         "columns": ["a", "b", "c"],
-        "caption": "of this",
+        "caption": ["of", "this"],
+        "target": "text",
     }
     plain, turned = Slice.of(header, payload), Slice.of(header, payload, turned=True)
     assert plain.cells == numbers
     assert turned.cells == [[row[k] for row in numbers] for k in range(3)]
     assert (plain.rows, plain.columns) == (turned.columns, turned.rows)
-    assert plain.caption == turned.caption == "of this"
+    assert plain.caption == turned.caption == ["of", "this"]
+    assert plain.target == turned.target == "text"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,10 @@ def test_a_slice_turned(numbers: list[list[int]]):
 )
 def test_header_and_bytes_that_contradict_each_other(header: dict[str, Any]):
     with pytest.raises((ValueError, struct.error)):
-        Slice.of({**header, "rows": [], "columns": [], "caption": ""}, struct.pack("<3f", 1, 2, 3))
+        Slice.of(
+            {**header, "rows": [], "columns": [], "caption": [], "target": None},
+            struct.pack("<3f", 1, 2, 3),
+        )
 
 
 def test_no_cells_at_all():

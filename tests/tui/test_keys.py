@@ -20,6 +20,7 @@ from tui.screens.sheets import Choice, Pages, Sheet
 BOTH_SIZES = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x40"])
 SIGNS = {
     **{"full_stop": ".", "comma": ",", "semicolon": ";", "colon": ":", "question_mark": "?"},
+    "slash": "/",
     **{"left_square_bracket": "[", "right_square_bracket": "]"},
     **{"less_than_sign": "<", "greater_than_sign": ">"},
     **{"pageup": "pgup", "pagedown": "pgdn"},
@@ -51,6 +52,7 @@ CONTRACT = {
     "goto": {"semicolon", "colon"},
     "other_map": {"m"},
     "other_model": {"o"},
+    "find": {"slash"},
     "help": {"question_mark"},
     "redraw": {"ctrl+l"},
     "leave": {"q", "ctrl+c"},
@@ -95,9 +97,9 @@ def test_every_binding_has_an_id_of_its_own():
 
 
 def test_no_key_needs_control():
-    """tmux, screen and editors eat them; two that a terminal always had are second ways."""
+    """tmux, screen and editors eat them; the three are those that a terminal always had."""
     keys = set(chain.from_iterable(map(keys_of, BINDINGS)))
-    assert {key for key in keys if "ctrl" in key or "alt" in key} == {"ctrl+l", "ctrl+c"}
+    assert {key for key in keys if "ctrl" in key or "alt" in key} == {"ctrl+l", "ctrl+c", "ctrl+z"}
 
 
 def test_every_action_is_there_to_be_called():
@@ -108,7 +110,7 @@ def test_every_action_is_there_to_be_called():
 
 
 def test_the_footer_is_of_the_registry():
-    assert footer() == [
+    assert footer(wide=True) == [
         (SIGNS.get(action.keys.split(",")[0], action.keys.split(",")[0]), action.brief)
         for action in ACTIONS
         if action.brief
@@ -159,7 +161,7 @@ async def test_leaving(key: str, size: tuple[int, int]):
 async def test_the_footer_is_seen_whole(size: tuple[int, int]):
     async with opened(size=size) as screen:
         words = screen.lines[-1].split()
-        assert words == [word for pair in footer() for word in pair]
+        assert words == [word for pair in footer(wide=size == LARGE) for word in pair]
 
 
 @BOTH_SIZES
@@ -277,10 +279,10 @@ async def test_examples_one_by_one():
     """Of [B 2, w 4, d 4] one example is seen at a time; labels and caption go with it."""
     async with opened(goto=Place(1, "embedding"), size=LARGE) as screen:
         assert "B 1 of 2" in screen.table()
-        assert "<PAD> <BOS> lily found -> a" in screen.table()
+        assert "<PAD> <BOS> lily found → a" in screen.table()
         await screen.press(">")
         assert "B 2 of 2" in screen.table()
-        assert "<BOS> lily found a -> red" in screen.table()
+        assert "<BOS> lily found a → red" in screen.table()
         assert screen.cursor[0] == (1, 0, 0)
         rows = [text.split()[0] for text in screen.pane("table")[4:8]]
         assert rows == ["<BOS>", "lily", "found", "a"]

@@ -236,8 +236,16 @@ async def test_go_to_a_parameter_and_a_part_beside_the_walk():
         assert screen.number == pytest.approx(-0.021635789424180984, abs=1e-6)
         await screen.goto("1:update.vocab_head.weight.step:9,0")
         assert screen.number == pytest.approx(-0.1 * 0.010811314918100834, abs=1e-7)
+        assert screen.said == "beside the walk: escape back to it"
         await screen.press("n")
-        assert screen.place == (2, "logits")
+        assert screen.place == (2, "hidden")
+        await screen.goto("0:parameters.vocab_head.bias")
+        assert screen.said.startswith("parameter 5 of 5, beside the walk: n, p others, escape")
+        assert "loss" not in screen.lines[0]  # of step 2, where the walk stands, and not of step 0
+        await screen.press("p")
+        assert screen.state == "parameters.vocab_head.weight"
+        await screen.press("escape")
+        assert screen.place == (2, "hidden")
 
 
 NOWHERE = {
@@ -271,8 +279,10 @@ async def test_a_long_sentence_is_told_on_several_lines():
         await screen.goto("1:nothing")
         told = screen.pane("say")
         assert len(told) > 1
-        assert screen.said.startswith(
-            "no state of step 1 of the training map is called 'nothing': they are batch.X, batch.y"
+        assert screen.said == (
+            "no state of step 1 of the training map is called 'nothing': they are batch.X, batch.y,"
+            " embedding.tokens, embedding.positions, embedding, q, ... (`tensorstep states` lists"
+            " all 58)"
         )
         assert screen.app.table.size.height == room - len(told) + 1
         screen.check()

@@ -159,7 +159,7 @@ class CorpusScreen(ReadingScreen):
             where = "audit"
         elif self.story is not None:
             number, stories = self.story["number"], self.story["stories"]
-            where = f"story {number} of {stories:,}, counted from 0: {self.story['side']}"
+            where = f"story {number:,}, of 0 to {stories - 1:,}: {self.story['side']}"
         gap = max(1, width - cell_len(name) - cell_len(where) - len("corpus  "))
         return line(("corpus  ", HERE), (name, STRONG), " " * gap, (where, DIM))
 

@@ -39,7 +39,9 @@ class LossCurve(Lines):
         if not self.losses:
             self.show([title, line(("  none yet: the first comes with step 1", DIM))])
             return
-        self.show([title, *self.plot(width - AXIS - 1, height - 2), self.steps_line(width)])
+        self.show(
+            [title, *self.plot(width - AXIS - 1, height - 2), self.steps_line(width - AXIS - 1)]
+        )
 
     def plot(self, columns: int, rows: int) -> list[Text]:
         """The curve in `rows` lines."""
@@ -60,9 +62,13 @@ class LossCurve(Lines):
             lines.append(line((label.rjust(AXIS - 1), DIM), (self.glyphs.bar, DIM), *parts))
         return lines
 
-    def steps_line(self, width: int) -> Text:
+    def steps_line(self, columns: int) -> Text:
+        """Which steps are drawn, and the loss of the one under the cursor."""
         last = self.first + len(self.losses) - 1
         text = f"step {self.first}" if last == self.first else f"steps {self.first} to {last}"
+        each = -(-len(self.losses) // max(1, columns))
+        if each > 1:
+            text += f", a point the mean of about {each}"
         if self.first <= self.step <= last:
             text += f"   at {self.step}: {self.losses[self.step - self.first]:.6f}"
         return line((" " * AXIS + text, DIM))

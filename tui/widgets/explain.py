@@ -11,7 +11,7 @@ from engine.maps import Stage
 from tui.cells import exact, written
 from tui.glyphs import UNICODE, Glyphs, folded
 from tui.plain import shown
-from tui.widgets.lines import DIM, HERE, STRONG, Pane, line, wrapped
+from tui.widgets.lines import DIM, FOCUS, STRONG, Pane, line, wrapped
 
 RULES = {
     "softmax": "its own share of the sum",
@@ -28,6 +28,7 @@ class ExplainPane(Pane):
         self.glyphs = glyphs
         self.stage: Stage | None = None
         self.found: dict[str, Any] | None = None
+        self.training = True  # whether the parameters change from step to step
         self.first = 0  # the first line that is seen
         self._all: list[Text] = []
 
@@ -57,7 +58,7 @@ class ExplainPane(Pane):
         if self.stage is None:
             return
         width = max(10, self.size.width - 1)
-        lines = [line(("EXPLANATION", HERE if self.active else STRONG))]
+        lines = [line(("EXPLANATION", FOCUS if self.active else STRONG))]
         lines += wrapped(self.ours(self.stage.sentence), width)
         if self.found is not None:
             lines += [line(), *self.cell_lines(self.found, width)]
@@ -108,7 +109,9 @@ class ExplainPane(Pane):
         """name[index], and the step where it is another than this."""
         name = self.data(cell["source"].removeprefix("parameters."))
         step = self.found["step"] if self.found else cell["step"]
-        at = "" if cell["step"] == step else f" @{cell['step']}"
+        # generating changes no parameter, so that it does not matter after which token it is read
+        stored = cell["source"].startswith("parameters.") and not self.training
+        at = "" if cell["step"] == step or stored else f" @{cell['step']}"
         return f"{name}{self.index(cell['index'])}{at}"
 
     def number(self, value: Any) -> str:

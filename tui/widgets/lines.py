@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 HERE = Style(color="cyan", bold=True)  # the one accent: where you are
+FOCUS = HERE + Style(underline=True)  # the heading of the pane that has the keys, also uncoloured
 DIM = Style(dim=True)
 STRONG = Style(bold=True)
 PLAIN = Style()

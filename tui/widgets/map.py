@@ -10,7 +10,7 @@ from textual.message import Message
 
 from engine.maps import Map
 from tui.glyphs import UNICODE, Glyphs, folded
-from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, Pane, line, wrapped
+from tui.widgets.lines import DIM, FOCUS, HERE, PLAIN, STRONG, Pane, line, wrapped
 
 TITLE = 17
 
@@ -69,7 +69,7 @@ class MapPane(Pane):
         if self.map is None:
             return []
         title = f"{self.map.kind} map".upper()
-        lines = [line((title, HERE if self.active else STRONG))]
+        lines = [line((title, FOCUS if self.active else STRONG))]
         lanes = lanes_of(self.map, self.glyphs)
         rows = [self.stage_line(i, lanes[i]) for i in range(len(self.map.stages))]
         room = self.size.height - 1

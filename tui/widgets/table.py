@@ -13,10 +13,11 @@ from rich.style import Style
 from rich.text import Text
 from textual.message import Message
 
-from tui.cells import Slice, exact, written
+from tui.cells import Slice, axes_of, exact, written
+from tui.corpora import ending, token
 from tui.glyphs import UNICODE, Glyphs, folded
 from tui.plain import shown
-from tui.widgets.lines import CURSOR, DIM, HERE, PLAIN, STRONG, Pane, line
+from tui.widgets.lines import CURSOR, DIM, FOCUS, HERE, PLAIN, STRONG, Pane, line
 
 HEAD = 4  # lines above the rows: name, shape, example, column labels
 FOOT = 2  # lines below: blank, the cell under the cursor
@@ -249,16 +250,13 @@ class TensorTable(Pane):
         room = self.size.width - cell_len(name) - len(role) - 4
         formula = formula if cell_len(formula) <= room else ""
         gap = max(1, self.size.width - cell_len(name) - cell_len(formula) - len(role) - 2)
-        style = HERE if self.active else STRONG
+        style = FOCUS if self.active else STRONG
         return line((name, style), "  ", (formula, DIM), " " * gap, (role, DIM))
 
     def shape_line(self) -> Text:
         state = self.state or {}
         parts: list[tuple[str, Style] | str] = [("[", DIM)]
-        for k, (axis, size) in enumerate(zip(state["axes"], state["shape"], strict=True)):
-            text = self.ours(axis) if axis == "1" == str(size) else f"{self.ours(axis)} {size}"
-            parts += [", " if k else "", text]
-        parts.append(("]", DIM))
+        parts += [self.ours(axes_of(state["axes"], state["shape"])), ("]", DIM)]
         if not state["shape"]:
             parts = [("one text" if self.is_text else "one number", DIM)]
         for k, index in enumerate(self.fixed):
@@ -274,14 +272,22 @@ class TensorTable(Pane):
         return line(*parts)
 
     def caption_line(self) -> Text:
+        """The example: its context, as much of its end as there is room for, and its target."""
         current = self.current
-        return line((self.theirs(current.caption), DIM)) if current else line()
+        if current is None or not current.caption:
+            return line()
+        target = ""
+        if current.target is not None:
+            target = f" {self.glyphs.arrow} {token(current.target, self.glyphs)}"
+        context = " ".join(token(each, self.glyphs) for each in current.caption)
+        context = ending(context, self.size.width - cell_len(target), self.glyphs)
+        return line((context + target, DIM))
 
     def column_labels(self, cells: Slice) -> Text:
         parts: list[tuple[str, Style] | str] = [" " * (self.label_width + 2)]
         for k, label in enumerate(cells.columns):
             here = self.seen.columns[0] + k == self.column
-            text = right(self.theirs(label), self.cell_width)
+            text = right(token(label, self.glyphs), self.cell_width)
             parts += [(text, STRONG if here else DIM), " "]
         return line(*parts)
 
@@ -291,7 +297,7 @@ class TensorTable(Pane):
         for y, row in enumerate(cells.cells):
             here = first_row + y == self.row
             label = cells.rows[y] if y < len(cells.rows) else ""
-            text = right(self.theirs(label), self.label_width)
+            text = right(token(label, self.glyphs), self.label_width)
             parts: list[tuple[str, Style] | str] = [(text, STRONG if here else DIM), "  "]
             for x, value in enumerate(row):
                 under = here and first_column + x == self.column
@@ -304,8 +310,7 @@ class TensorTable(Pane):
         if isinstance(value, str):
             return set_cell_size(self.theirs(value), self.cell_width)
         if cells.tokens:
-            token = self.theirs(cells.tokens[y][x])
-            return right(f"{token} {value}", self.cell_width)
+            return right(f"{token(cells.tokens[y][x], self.glyphs)} {value}", self.cell_width)
         return right(written(value), self.cell_width)
 
     def cursor_line(self, cells: Slice) -> Text:
@@ -318,7 +323,7 @@ class TensorTable(Pane):
         value = cells.cells[y][x]
         index = f"[{','.join(map(str, self.cell))}]" if self.cell else ""
         text = self.theirs(value) if isinstance(value, str) else exact(value)
-        text += f"  {self.theirs(cells.tokens[y][x])}" if cells.tokens else ""
+        text += f"  {token(cells.tokens[y][x], self.glyphs)}" if cells.tokens else ""
         whole, where = self.theirs(self.state["name"]), "   " + self.where()
         for name, after in ((whole, where), (self.glyphs.dots, where), (self.glyphs.dots, "")):
             about = f"{name}{index} = "

@@ -1,0 +1,217 @@
+"""What each key does: the app's actions, by which `tui.actions` names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import events
+from textual.app import App
+
+from engine.errors import UsageError
+from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES
+from tui.glyphs import Glyphs
+from tui.places import Place, place_of
+from tui.prompt import Prompt
+from tui.walker import Walker
+from tui.widgets.explain import ExplainPane
+from tui.widgets.lines import Pane
+from tui.widgets.map import MapPane
+from tui.widgets.table import TensorTable
+
+
+class Keys(App[int], inherit_bindings=False):
+    """The app as far as keys go; what is drawn, and when, is `tui.app`'s.
+
+    pane    the one that has the keys
+    prompt  what is being typed into the line above the footer
+    """
+
+    glyphs: Glyphs
+    walker: Walker
+    map_pane: MapPane
+    table: TensorTable
+    explain_pane: ExplainPane
+    pane: Pane
+    prompt: Prompt | None = None
+
+    def say(self, text: str, warn: bool = False) -> None:
+        """A sentence above the footer."""
+
+    def show_prompt(self) -> None:
+        """What is being typed, above the footer."""
+
+    async def go(self, place: Place) -> None:
+        """To a state, and there to a cell. Raises UsageError where there is none."""
+
+    # --- moving through the walk --------------------------------------------------------------
+
+    def move(self, how: str, **params: Any) -> None:
+        self.walker.later(lambda: self.walker.move(how, **params))
+
+    def action_next(self) -> None:
+        self.move("forward")
+
+    def action_previous(self) -> None:
+        self.move("back")
+
+    def action_next_stage(self) -> None:
+        self.move("next_stage")
+
+    def action_back_stage(self) -> None:
+        self.move("back_stage")
+
+    def action_next_step(self) -> None:
+        self.move("next_step")
+
+    def action_back_step(self) -> None:
+        self.move("back_step")
+
+    def action_start(self) -> None:
+        self.move("seek", step=0)
+
+    def action_goto(self) -> None:
+        hint = "such as 1:weights:0,0,2, or 3:loss, or 1:parameters.W_Q.weight, or 2"
+        self.prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
+        self.show_prompt()
+
+    def go_as_typed(self, text: str | None) -> None:
+        self.say("")
+        if text is None:
+            return
+        try:
+            place = place_of(text)
+        except UsageError as error:
+            self.say(str(error), warn=True)
+        else:
+            self.walker.later(lambda: self.go(place))
+
+    def on_key(self, event: events.Key) -> None:
+        """While something is typed, every key goes there, before any key that does something."""
+        if self.prompt is not None and self.prompt.open:
+            event.prevent_default().stop()
+            self.prompt.take(event.key, event.character)
+            self.show_prompt()
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.prompt is not None and self.prompt.open:
+            self.prompt.type(event.text)
+            self.show_prompt()
+
+    def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
+        self.give_keys(self.table)
+        self.walker.later(lambda: self.walker.open_stage(event.stage))
+
+    def action_other_map(self) -> None:
+        self.walker.later(self.walker.other_map)
+
+    def action_other_model(self) -> None:
+        from tui.screens.sheets import Choice
+
+        def chosen(model: str | None) -> None:
+            if model is not None and model != self.walker.model:
+                self.walker.later(lambda: self.walker.open(self.walker.kind, model))
+
+        choices = [(key, MODEL_TITLES[key]) for key in MODEL_STAGES]
+        self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
+
+    def action_corpus(self) -> None:
+        self.open_corpus(finding=False)
+
+    def action_find(self) -> None:
+        self.open_corpus(finding=True)
+
+    def open_corpus(self, finding: bool) -> None:
+        from tui.screens.corpus import CorpusScreen
+
+        if self.walker.ready:
+            self.push_screen(CorpusScreen(self.walker, self.glyphs, finding))
+
+    def action_tokenizers(self) -> None:
+        from tui.screens.compare import CompareScreen
+
+        if self.walker.ready:
+            text = self.walker.options.prompt if self.walker.kind == GENERATION else None
+            self.push_screen(CompareScreen(self.walker, self.glyphs, text))
+
+    # --- panes and cells ----------------------------------------------------------------------
+
+    def give_keys(self, pane: Pane) -> None:
+        """From now on the arrows move in this pane."""
+        self.pane.activate(False)
+        self.pane = pane
+        pane.activate(True)
+
+    def action_pane(self, by: int) -> None:
+        """The keys to the next pane, or the one before."""
+        panes: list[Pane] = [self.map_pane, self.table, self.explain_pane]
+        panes = [pane for pane in panes if pane.display]
+        self.give_keys(panes[(panes.index(self.pane) + by) % len(panes)])
+
+    def action_close(self) -> None:
+        if self.walker.working:
+            self.walker.stop()
+            return
+        self.give_keys(self.table)
+        self.say("")
+        if self.walker.detour is not None:
+            self.walker.later(self.walker.back_to_walk)
+
+    def action_explanation(self) -> None:
+        self.explain_pane.toggle_class("hidden")
+        if self.pane is self.explain_pane:
+            self.give_keys(self.table)
+        self.walker.look_again()
+
+    def action_vertical(self, by: int) -> None:
+        """Up or down in whichever pane has the keys."""
+        if self.pane is self.map_pane:
+            self.map_pane.move(by)
+        elif self.pane is self.explain_pane:
+            self.explain_pane.turn(by)
+        else:
+            self.table.move(down=by)
+
+    def action_horizontal(self, by: int) -> None:
+        if self.pane is self.map_pane:
+            self.map_pane.move(by)
+        else:
+            self.table.move(right=by)
+
+    def action_page(self, by: int) -> None:
+        on_explanation = self.pane is self.explain_pane
+        page = self.explain_pane.size.height - 1 if on_explanation else self.table.rows_seen
+        self.action_vertical(by * max(1, page))
+
+    def action_column_end(self, by: int) -> None:
+        """To the first or last column."""
+        self.table.move(right=by * self.table.width)
+
+    def action_row_end(self, by: int) -> None:
+        """To the first or last row."""
+        self.table.move(down=by * self.table.height)
+
+    def action_slice_axis(self) -> None:
+        self.table.choose_axis()
+
+    def action_slice(self, by: int) -> None:
+        self.table.move_slice(by)
+
+    def action_enter(self) -> None:
+        if self.pane is self.map_pane:
+            self.map_pane.choose()
+
+    # --- help, leaving ------------------------------------------------------------------------
+
+    def action_help(self) -> None:
+        from tui.screens.help import help_lines
+        from tui.screens.sheets import Pages
+
+        state = self.walker.state
+        stage = STAGES[state["stage"]] if state else None
+        self.push_screen(Pages("help", help_lines(stage, state, self.glyphs)))
+
+    def action_redraw(self) -> None:
+        self.refresh(repaint=True, layout=True)
+
+    def action_leave(self) -> None:
+        self.exit(return_code=0)
