@@ -21,6 +21,7 @@ from tui.pace import Pace
 from tui.plain import shown
 
 WIDTH = 79  # of a line of output
+TEXTS = 20  # of a long list of texts, as many are listed for a reader
 SOON = 1.0  # seconds of work before anything is said of it
 
 KINDS = {"train": TRAINING, "generate": GENERATION}
@@ -164,6 +165,8 @@ def readable_rows(values: Any) -> list[str]:
     """Nested lists as lines: the innermost list is a row."""
     if not isinstance(values, list):
         return [readable(values)]
+    if len(values) > TEXTS and all(isinstance(each, str) for each in values):
+        return [*values[:TEXTS], f"... and {len(values) - TEXTS:,} more (--json has them all)"]
     if not values or not isinstance(values[0], list):
         return ["  ".join(readable(each) for each in values)]
     return [row for each in values for row in readable_rows(each)]

@@ -15,8 +15,8 @@ from engine.data.documents import FIELD, read_documents, read_folder, read_json_
 from engine.errors import UsageError
 from engine.progress import Tell
 
-STORIES, LOGS = 6000, 6
-COUNTED = re.compile(r"(storybook|logs)(?::(\d{1,7}))?(?::(\d{1,9}))?")
+STORIES = 6000
+COUNTED = re.compile(r"(storybook|logs)(?::(\d{1,6})(?::(\d{1,9}))?)?")
 SELECTION = re.compile(r"tinystories:(\w+)")
 KINDS = "storybook, logs, tinystories:full, hub:ID, or a path"
 
@@ -93,7 +93,13 @@ def reader_of(
     """What will read the corpus of a SPEC."""
     if found := COUNTED.fullmatch(spec):
         name, count, seed = found[1], found[2], int(found[3] or 1)
+        if count is not None and int(count) == 0:
+            raise UsageError(f"{spec!r} has no document: ask for 1 or more")
         return lambda: written_here(name, int(count) if count else None, seed)
+    if spec.startswith(("storybook:", "logs:")):
+        raise UsageError(
+            f"{spec!r} is no corpus: write storybook:N or storybook:N:SEED, as for logs"
+        )
     if found := SELECTION.fullmatch(spec):
         from engine.data.tinystories import check_profile, read_selection
 
@@ -116,7 +122,10 @@ def written_here(name: str, count: int | None, seed: int) -> Corpus:
     from engine.data.logs import reference_logs, write_logs
 
     if count is not None:
-        return Corpus(name, write_logs(count, seed))
+        try:
+            return Corpus(name, write_logs(count, seed))
+        except ValueError as error:
+            raise UsageError(f"{name}:{count}: {error}") from None
     logs = reference_logs()
     return Corpus(name, [log.text for log in logs], [log.split for log in logs])
 

@@ -17,7 +17,8 @@ import pytest
 from engine.errors import TensorstepError, UsageError
 from engine.service.options import Options
 from engine.service.protocol import encode, read_frame
-from engine.service.worker import Desk, reply_to, seek
+from engine.service.desk import Desk, seek
+from engine.service.worker import reply_to
 from tests.engine.worked import figure
 
 MLP = {"map": "training", "model": "mlp"}

@@ -10,7 +10,8 @@ from typing import Any
 from engine.errors import TensorstepError
 from engine.service.client import Client, WorkerError
 from engine.service.protocol import encode, read_frame
-from engine.service.worker import Desk, reply_to
+from engine.service.desk import Desk
+from engine.service.worker import reply_to
 
 
 class DeskClient(Client):
