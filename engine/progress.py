@@ -12,6 +12,22 @@ Tell = Callable[[str, int, int | None], None]  # what is done, how many of them,
 OFTEN = 0.25  # seconds between two tellings
 
 
+class Meter:
+    """Counts work that is done, and tells of it a few times a second."""
+
+    def __init__(self, what: str, total: int | None, tell: Tell | None):
+        self._what, self._total, self._tell = what, total, tell
+        self._done = 0
+        self._told = time.monotonic()
+
+    def add(self, count: int = 1) -> None:
+        """So much more is done."""
+        self._done += count
+        if self._tell is not None and time.monotonic() - self._told > OFTEN:
+            self._told = time.monotonic()
+            self._tell(self._what, self._done, self._total)
+
+
 def tracked(
     items: Iterable[Item], what: str, total: int | None, tell: Tell | None
 ) -> Iterator[Item]:
@@ -19,12 +35,10 @@ def tracked(
     if tell is None:
         yield from items
         return
-    told = time.monotonic()
-    for done, item in enumerate(items):
-        if time.monotonic() - told > OFTEN:
-            told = time.monotonic()
-            tell(what, done, total)
+    meter = Meter(what, total, tell)
+    for item in items:
         yield item
+        meter.add()
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,7 @@ CORPUS_ACTIONS = (
         brief="tokens",
         call="tokenizers",
     ),
+    Action("corpus.help", "question_mark", "?", "this help", brief="help", call="help"),
     Action("corpus.close", "escape,q", "escape", "back to the walk", brief="close", call="close"),
 )
 COMPARE_ACTIONS = (
@@ -132,6 +133,7 @@ COMPARE_ACTIONS = (
     Action("compare.up", "up,k", "", "scroll up", call="scroll(-1)"),
     Action("compare.page", "pagedown,space", "", "a page", call="scroll(10)"),
     Action("compare.page_up", "pageup", "", "a page up", call="scroll(-10)"),
+    Action("compare.help", "question_mark", "?", "this help", brief="help", call="help"),
     Action("compare.close", "escape,q", "escape", "close", brief="close", call="close"),
 )
 

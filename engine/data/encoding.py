@@ -13,7 +13,7 @@ from engine.data.corpus import Corpus, VocabularyRule
 from engine.data.split import SIDES, TRAIN, Split
 from engine.data.windows import Stream
 from engine.errors import UsageError
-from engine.progress import Tell, tracked
+from engine.progress import Meter, Tell, tracked
 from engine.text.cutting import BY_COUNT, SORTED, Counted, CutTokenizer
 from engine.text.loading import is_cut, open_tokenizer
 from engine.text.tokenizer import Tokenizer
@@ -39,25 +39,29 @@ def encode_corpus(
         return encode_counted(corpus, split, spec, tell)
 
     def training() -> Iterator[str]:
-        return (corpus.texts[n] for n in split.documents[TRAIN])
+        documents = split.documents[TRAIN]
+        told = tracked(documents, "training the tokenizer", len(documents), tell)
+        return (corpus.texts[n] for n in told)
 
     tokenizer = open_tokenizer(spec, training)
-    streams = {}
-    for side in SIDES:
-        documents = tracked(split.documents[side], "tokenizing", len(corpus.texts), tell)
-        arrays = [np.array(tokenizer.encode(corpus.texts[n]), dtype=np.int64) for n in documents]
-        streams[side] = stream_of(arrays, tokenizer)
+    numbers = [n for side in SIDES for n in split.documents[side]]
+    arrays = {
+        n: np.array(tokenizer.encode(corpus.texts[n]), dtype=np.int64)
+        for n in tracked(numbers, "tokenizing documents", len(numbers), tell)
+    }
+    streams = {
+        side: stream_of([arrays[n] for n in documents], tokenizer)
+        for side, documents in split.documents.items()
+    }
     return Encoded(tokenizer, streams)
 
 
 def encode_counted(corpus: Corpus, split: Split, kind: str, tell: Tell | None) -> Encoded:
     """Words or characters: each document is cut once, for counting and numbering alike."""
-    counted = Counted(kind)
     numbers = [n for side in SIDES for n in split.documents[side]]
-    arrays: dict[int, array[int]] = {
-        n: counted.encode(corpus.texts[n])
-        for n in tracked(numbers, "tokenizing", len(numbers), tell)
-    }
+    characters = sum(len(corpus.texts[n]) for n in numbers)
+    counted = Counted(kind, Meter("tokenizing characters", characters, tell))
+    arrays: dict[int, array[int]] = {n: counted.encode(corpus.texts[n]) for n in numbers}
     tokens = counted.tokens
     training = joined([np.frombuffer(arrays[n], np.int32) for n in split.documents[TRAIN]])
     counts = np.bincount(training, minlength=len(tokens)).tolist()
@@ -66,8 +70,8 @@ def encode_counted(corpus: Corpus, split: Split, kind: str, tell: Tell | None) -
     vocabulary = tokenizer.vocabulary
     ids = np.array([vocabulary.stoi.get(token, vocabulary.unk_id) for token in tokens], np.int64)
     streams = {
-        side: stream_of([ids[np.frombuffer(arrays[n], np.int32)] for n in numbers_], tokenizer)
-        for side, numbers_ in split.documents.items()
+        side: stream_of([ids[np.frombuffer(arrays[n], np.int32)] for n in documents], tokenizer)
+        for side, documents in split.documents.items()
     }
     return Encoded(tokenizer, streams)
 

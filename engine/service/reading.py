@@ -4,6 +4,7 @@ text under several tokenizers."""
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ class Reader:
 
     def __init__(self, prepared: Prepared):
         self.prepared = prepared
+        self._cut: tuple[int, list[int], list[str]] | None = None  # the story cut last
 
     def audit(self) -> dict[str, Any]:
         """The audit, with the corpus's name, how it was split and what cut it."""
@@ -75,6 +77,11 @@ class Reader:
 
     def _tokens(self, number: int) -> tuple[list[int], list[str]]:
         """IDs and pieces of a document, boundaries included."""
+        if self._cut is None or self._cut[0] != number:
+            self._cut = number, *self._cut_anew(number)
+        return self._cut[1], self._cut[2]
+
+    def _cut_anew(self, number: int) -> tuple[list[int], list[str]]:
         tokenizer, text = self.prepared.tokenizer, self.prepared.corpus.texts[number]
         side, at = self._places.get(number, (DUPLICATE, 0))
         if side == DUPLICATE:
@@ -102,11 +109,19 @@ class Reader:
         way = -1 if back else 1
         for step in range(len(texts) + 1):
             n = (number + way * step) % len(texts)
-            places = [self._token_at(n, found.start()) for found in wanted.finditer(texts[n])]
-            if step == 0:
-                places = [place for place in places if (place < at if back else place > at)]
-            if places:
-                return {"number": n, "at": places[-1 if back else 0]}
+            offsets = [found.start() for found in wanted.finditer(texts[n])]
+
+            def place(offset: int, n: int = n) -> int:
+                return self._token_at(n, offset)
+
+            if step == 0:  # those beyond where we are; tokens come in the order of characters
+                offsets = (
+                    offsets[: bisect_left(offsets, at, key=place)]
+                    if back
+                    else offsets[bisect_right(offsets, at, key=place) :]
+                )
+            if offsets:
+                return {"number": n, "at": place(offsets[-1 if back else 0])}
         return None
 
     def _token_at(self, number: int, offset: int) -> int:

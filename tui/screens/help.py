@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from engine.maps import Stage
-from tui.actions import ACTIONS
+from tui.actions import ACTIONS, Action
 from tui.glyphs import Glyphs, folded
 from tui.plain import shown
 from tui.widgets.lines import DIM, HERE, STRONG, line, wrapped
@@ -35,7 +35,13 @@ def help_lines(stage: Stage | None, state: dict[str, Any] | None, glyphs: Glyphs
         for text in (*words, AXES):
             lines += wrapped(folded(text) if glyphs.ascii else text, WIDTH)
         lines.append(line())
-    for action in ACTIONS:
+    return [*lines, *key_lines(ACTIONS)]
+
+
+def key_lines(actions: tuple[Action, ...]) -> list[Text]:
+    """What each key does, a line each."""
+    lines = []
+    for action in actions:
         if action.shown:
             key = (action.shown.ljust(15), HERE)
             where = f"   in: {action.where}" if action.where else ""

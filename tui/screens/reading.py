@@ -87,6 +87,12 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
             self.prompt.type(event.text)
             self.draw()
 
+    def action_help(self) -> None:
+        from tui.screens.help import key_lines
+        from tui.screens.sheets import Pages
+
+        self.app.push_screen(Pages("help", key_lines(self.ACTIONS)))
+
     def action_close(self) -> None:
         self.dismiss(None)
 
