@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from engine.text.words import detokenize as detokenize
     from engine.text.words import tokenize as tokenize
     from engine.training.optimizers import SGD as SGD
+    from engine.training.optimizers import Adam as Adam
     from engine.training.optimizers import AdamW as AdamW
     from engine.training.trainer import Training as Training
     from engine.training.trainer import train as train
@@ -73,7 +74,7 @@ _HOME = {
     "engine.text.loading": ("load_tokenizer", "open_tokenizer"),
     "engine.text.vocabulary": ("BOS", "EOS", "PAD", "SPECIAL_TOKENS", "UNK", "Vocabulary"),
     "engine.text.words": ("detokenize", "tokenize"),
-    "engine.training.optimizers": ("SGD", "AdamW"),
+    "engine.training.optimizers": ("SGD", "Adam", "AdamW"),
     "engine.training.trainer": ("Training", "train"),
     "engine.walk": ("Walk",),
 }

@@ -7,7 +7,7 @@
 from engine.ops.attention import cross_entropy, cross_entropy_each, mask, softmax
 from engine.ops.core import Cited, Explanation, Operands, Operation, Term
 from engine.ops.data import Rule, block, by_rule, cumulative_sum, gather, given
-from engine.ops.gradients import GradientOf, gradient_of_state, total_norm
+from engine.ops.gradients import GradientOf, clipped, gradient_of_state, total_norm
 from engine.ops.layers import add, copy, linear, lookup, matmul, relu, scale, slots
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "add",
     "block",
     "by_rule",
+    "clipped",
     "copy",
     "cross_entropy",
     "cross_entropy_each",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term
+from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term, chooses, one
 from engine.states import State, View
 
 
@@ -62,6 +62,38 @@ class TotalNorm(Operation):
             norm = float(operands.value(k).to(torch.float64).norm())
             whole = Cited(source.name, source.step, (), norm)
             to.terms.append(Term(whole, norm**2, note="norm of the whole tensor, squared"))
+
+
+class Clip(Operation):
+    """A gradient made smaller where the norm of all is over a limit: times limit / (norm + 1e-6),
+    but never larger (as `torch.nn.utils.clip_grad_norm_` does it)."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: float):
+        self.limit = limit
+
+    def describe(self, names: list[str]) -> str:
+        return f"{names[0]} · min(1, {self.limit:.6g} / ({names[1]} + 1e-6))"
+
+    def factor(self, norm: Tensor) -> Tensor:
+        return torch.clamp(self.limit / (norm + 1e-6), max=1.0)
+
+    def compute(self, gradient: Tensor, norm: Tensor) -> Tensor:
+        return gradient * self.factor(norm)
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        factor = float(self.factor(operands.value(1)))
+        to.terms = [
+            one(operands.cell(0, cell), factor, f"· {factor:.6g}"),
+            chooses(operands.cell(1, ()), "the norm that decides the factor"),
+        ]
+
+
+def clipped(gradient: State, norm: State, limit: float) -> State:
+    """`gradients.clipped.<parameter>`: what the optimizer gets when clipping."""
+    name = gradient.name.replace("gradients.", "gradients.clipped.", 1)
+    return State(name, Clip(limit), (gradient, norm), gradient.axes, role="gradient")
 
 
 TOTAL_NORM = TotalNorm()

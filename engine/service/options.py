@@ -16,6 +16,11 @@ from engine.text.vocabulary import SPECIAL_TOKENS
 
 SEED = 11  # of the worked sentence
 REPLACEMENT, EPOCHS = SAMPLINGS = ("replacement", "epochs")
+SETTINGS: dict[str, tuple[str, ...]] = {  # of each optimizer, beside the learning rate
+    "sgd": ("momentum",),
+    "adam": (),
+    "adamw": ("weight_decay",),
+}
 POSITIVE = (
     "context",
     "batch",
@@ -39,6 +44,8 @@ class Options:
     max_vocab, min_freq     the size of its vocabulary, and how often a token has to occur; None: as
                             the corpus has it
     context                 w, slots a window
+    optimizer, lr           with momentum or weight_decay, as it has them; None: its default
+    clip                    the largest norm of all gradients; None: they are left as they are
     sampling, drop_last     windows are drawn with replacement, or in epochs; without a smaller last
                             batch
     rows, batch             the windows of every batch, or how many are drawn for each
@@ -68,6 +75,9 @@ class Options:
     seed: int = SEED
     optimizer: str = "sgd"
     lr: float = 0.1
+    momentum: float | None = None
+    weight_decay: float | None = None
+    clip: float | None = None
     train_steps: int = 1
     tokens: int = 16
     prompt: str | None = None
@@ -158,8 +168,9 @@ class Options:
             raise UsageError(f"--draw {self.draw:g} is no share: give a number from 0 to 1")
         if not (self.lr > 0 and math.isfinite(self.lr)):
             raise UsageError(f"--lr {self.lr:g} does not train: give a learning rate above 0")
-        if self.optimizer not in ("sgd", "adamw"):
-            raise UsageError(f"no optimizer is called {self.optimizer!r}: use sgd or adamw")
+        if self.clip is not None and not (self.clip > 0 and math.isfinite(self.clip)):
+            raise UsageError(f"--clip {self.clip:g} leaves no gradient: give a norm above 0")
+        self._check_optimizer()
         for name in ("seed", "draw_seed"):
             seed = getattr(self, name)
             if seed is not None and not 0 <= seed < 2**63:
@@ -168,6 +179,20 @@ class Options:
                 )
         self._check_source()
         return self
+
+    def _check_optimizer(self) -> None:
+        settings = SETTINGS.get(self.optimizer)
+        if settings is None:
+            raise UsageError(
+                f"no optimizer is called {self.optimizer!r}: use {', '.join(SETTINGS)}"
+            )
+        for name in ("momentum", "weight_decay"):
+            value, option = getattr(self, name), f"--{name.replace('_', '-')}"
+            if value is not None and name not in settings:
+                owners = " or ".join(rule for rule, has in SETTINGS.items() if name in has)
+                raise UsageError(f"{option} goes with --optimizer {owners}")
+            if value is not None and not (value >= 0 and math.isfinite(value)):
+                raise UsageError(f"{option} {value:g} is out of range: give 0 or more")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

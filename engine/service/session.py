@@ -90,9 +90,11 @@ class Session:
         return FixedRows(list(rows))
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
-        rule = rule_named(self.options.optimizer, self.options.lr)
-        data = self.prepared.data
-        return Training(self.model(model), data, self.batches(), rule, keep_gradients)
+        options = self.options
+        settings = {"momentum": options.momentum, "weight_decay": options.weight_decay}
+        rule = rule_named(options.optimizer, options.lr, **settings)
+        data, batches = self.prepared.data, self.batches()
+        return Training(self.model(model), data, batches, rule, keep_gradients, clip=options.clip)
 
     def generation(self, model: str) -> Generation:
         """Generation with the model after `train_steps` steps of training."""

@@ -19,13 +19,26 @@ Parts = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class UpdateRule(ABC):
-    """One kind of optimizer with its settings. `memory` names what it keeps a parameter."""
+    """One kind of optimizer with its settings."""
 
     lr: float
 
     formula: ClassVar[str] = ""
-    memory: ClassVar[tuple[str, ...]] = ()
-    parts: ClassVar[tuple[str, ...]] = ("old", "grad", "step", "new")
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What it keeps of each parameter from step to step, and torch's names of it."""
+        return {}
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The names of what it keeps of each parameter."""
+        return tuple(self.kept)
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """What an update is taken apart into, `old` first and `new` last."""
 
     @abstractmethod
     def build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
@@ -43,115 +56,197 @@ class UpdateRule(ABC):
         self, optimizer: torch.optim.Optimizer, parameter: Tensor, memory: list[Tensor], step: int
     ) -> None:
         """Give the optimizer back what it had kept of a parameter after `step` steps."""
+        optimizer.state.pop(parameter, None)
+        if step and memory:  # torch makes its own beginning, in the first step
+            names = self.kept.values()
+            kept = {name: value.clone() for name, value in zip(names, memory, strict=True)}
+            optimizer.state[parameter] = {"step": torch.tensor(float(step)), **kept}
 
 
 @dataclass(frozen=True)
 class SGD(UpdateRule):
-    """new = old - lr · gradient"""
+    """new = old - lr · gradient, or, with momentum, new = old - lr · m where
+    m = momentum · m before + gradient (in the first step the gradient).
+
+    Sutskever and others, "On the importance of initialization and momentum in deep learning", in
+    torch's form.
+    """
+
+    momentum: float = 0.0
 
     formula = "old - lr · gradient"
 
+    @property
+    def kept(self) -> dict[str, str]:
+        return {"m": "momentum_buffer"} if self.momentum else {}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("old", "grad", *self.memory, "step", "new")
+
     def build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
-        return torch.optim.SGD(parameters, lr=self.lr)
+        return torch.optim.SGD(parameters, lr=self.lr, momentum=self.momentum)
 
     def take_apart(self, old: Tensor, grad: Tensor, memory: list[Tensor], step: int) -> Parts:
-        new = step_a_copy(self, old, grad, memory, step)[0]
-        return {"old": old, "grad": grad, "step": grad * -self.lr, "new": new}
+        new, optimizer, copy = step_a_copy(self, old, grad, memory, step)
+        kept = {"m": optimizer.state[copy]["momentum_buffer"]} if self.momentum else {}
+        moved = kept.get("m", grad) * -self.lr
+        return {"old": old, "grad": grad, **kept, "step": moved, "new": new}
 
     def explain(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
         grad, old = operands.cell(0, cell), operands.cell(len(self.memory) + 1, cell)
+        if part == "old":
+            explain_copy(old, to)
+            return
+        if part == "grad":
+            explain_copy(grad, to)
+            return
+        if part == "m":
+            before = operands.cell(1, cell)
+            to.formula = f"{self.momentum:.6g} · m before + gradient"
+            to.terms = [one(before, self.momentum), one(grad)]
+            return
+        moves = operands.named(f"{operands.record.name}.m", cell) if self.momentum else grad
         learned = f"· -{self.lr:.6g} (learning rate)"
+        to.formula = f"-{self.lr:.6g} · {moves.source}"
+        to.terms = [one(moves, -self.lr, learned)]
         if part == "new":
-            to.formula = f"{old.source} - {self.lr:.6g} · {grad.source}"
-            to.terms = [one(old), one(grad, -self.lr, learned)]
-        elif part == "step":
-            to.formula = f"-{self.lr:.6g} · {grad.source}"
-            to.terms = [one(grad, -self.lr, learned)]
-        else:
-            explain_copy(old if part == "old" else grad, to)
+            to.formula = f"{old.source} - {self.lr:.6g} · {moves.source}"
+            to.terms = [one(old), *to.terms]
 
 
 @dataclass(frozen=True)
-class AdamW(UpdateRule):
-    """new = old - lr·λ·old - lr·m̂ / (√v̂ + ε), with m̂ = m/(1-β1^t), v̂ = v/(1-β2^t).
+class Adam(UpdateRule):
+    """new = old - lr · m̂ / (√v̂ + ε), with m̂ = m / (1 - β1^t), v̂ = v / (1 - β2^t).
+
+    Kingma and Ba, "Adam: A Method for Stochastic Optimization"; defaults are torch's.
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    formula = "old - lr · m̂ / (√v̂ + ε)"
+
+    @property
+    def kept(self) -> dict[str, str]:
+        return {"m": "exp_avg", "v": "exp_avg_sq"}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("old", "grad", "m", "v", "m_hat", "v_hat", "step", "new")
+
+    def build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, self.lr, betas=self.betas, eps=self.eps)
+
+    def take_apart(self, old: Tensor, grad: Tensor, memory: list[Tensor], step: int) -> Parts:
+        new, optimizer, copy = step_a_copy(self, old, grad, memory, step)
+        m, v = (optimizer.state[copy][name] for name in self.kept.values())
+        corrected1, corrected2 = self._corrections(step)
+        made = {
+            "old": old,
+            "grad": grad,
+            "m": m,
+            "v": v,
+            "m_hat": m / corrected1,
+            "v_hat": v / corrected2,
+            "step": m * -(self.lr / corrected1) / (v.sqrt() / math.sqrt(corrected2) + self.eps),
+            "new": new,
+            **self._decayed(old),
+        }
+        return {part: made[part] for part in self.parts}
+
+    def _decayed(self, old: Tensor) -> Parts:
+        return {}
+
+    def _corrections(self, step: int) -> tuple[float, float]:
+        """1 - β1^t and 1 - β2^t: what m and v are divided by, as they start from 0."""
+        beta1, beta2 = self.betas
+        return 1 - beta1**step, 1 - beta2**step
+
+    def explain(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
+        grad, old = operands.cell(0, cell), operands.cell(len(self.memory) + 1, cell)
+        if part in ("old", "grad"):
+            explain_copy(old if part == "old" else grad, to)
+        elif part == "new":
+            self._explain_new(old, cell, operands, to)
+        elif part in ("m", "v"):
+            self._explain_average(part, grad, cell, operands, to)
+        else:
+            self._explain_step(part, cell, operands, to)
+
+    def _explain_new(self, old: Cited, cell: Cell, operands: Operands, to: Explanation) -> None:
+        name = operands.record.name
+        moved = operands.named(f"{name}.step", cell)
+        to.formula = f"{old.source} + {name}.step"
+        to.terms = [one(old), one(moved)]
+
+    def _explain_average(
+        self, part: str, grad: Cited, cell: Cell, operands: Operands, to: Explanation
+    ) -> None:
+        """The running averages of the gradient and of its square."""
+        beta = self.betas["mv".index(part)]
+        before = operands.cell(1 + "mv".index(part), cell)
+        squared = part == "v"
+        to.formula = f"{beta} · {part} before + {1 - beta:.6g} · gradient{'²' if squared else ''}"
+        share = Term(grad, (1 - beta) * grad.value**2, (grad,)) if squared else one(grad, 1 - beta)
+        to.terms = [one(before, beta), share]
+
+    def _explain_step(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
+        name, step = operands.record.name, operands.record.step
+        m, v = (operands.named(f"{name}.{p}", cell) for p in ("m", "v"))
+        corrected1, corrected2 = self._corrections(step)
+        beta1, beta2 = self.betas
+        if part == "m_hat":
+            to.formula = f"m / (1 - {beta1}^{step})"
+            to.terms = [one(m, 1 / corrected1, f"/ {corrected1:.6g}")]
+        elif part == "v_hat":
+            to.formula = f"v / (1 - {beta2}^{step})"
+            to.terms = [one(v, 1 / corrected2, f"/ {corrected2:.6g}")]
+        else:
+            root = math.sqrt(v.value) / math.sqrt(corrected2) + self.eps
+            to.formula = (
+                f"-lr / (1 - {beta1}^{step}) · m / (√(v / (1 - {beta2}^{step})) + {self.eps:.0e})"
+            )
+            to.terms = [Term(m, -(self.lr / corrected1) * m.value / root, (v,))]
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """new = old - lr·λ·old - lr·m̂ / (√v̂ + ε): Adam, and every parameter shrinks a little.
 
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization"; defaults are torch's.
     """
 
     weight_decay: float = 0.01
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
 
     formula = "old - lr · weight decay · old - lr · m̂ / (√v̂ + ε)"
-    memory = ("m", "v")
-    parts = ("old", "grad", "m", "v", "decay", "step", "new")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("old", "grad", "m", "v", "m_hat", "v_hat", "decay", "step", "new")
 
     def build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
             parameters, self.lr, betas=self.betas, eps=self.eps, weight_decay=self.weight_decay
         )
 
-    def take_apart(self, old: Tensor, grad: Tensor, memory: list[Tensor], step: int) -> Parts:
-        new, optimizer, copy = step_a_copy(self, old, grad, memory, step)
-        kept = optimizer.state[copy]
-        decay = old * -(self.lr * self.weight_decay)
-        moved = kept["exp_avg"] * -self._rate(step) / self._root(kept["exp_avg_sq"], step)
-        m, v = kept["exp_avg"], kept["exp_avg_sq"]
-        return {
-            "old": old,
-            "grad": grad,
-            "m": m,
-            "v": v,
-            "decay": decay,
-            "step": moved,
-            "new": new,
-        }
-
-    def load(
-        self, optimizer: torch.optim.Optimizer, parameter: Tensor, memory: list[Tensor], step: int
-    ) -> None:
-        m, v = memory
-        state = {"step": torch.tensor(float(step)), "exp_avg": m.clone(), "exp_avg_sq": v.clone()}
-        optimizer.state[parameter] = state
-
-    def _rate(self, step: int) -> float:
-        """lr / (1 - β1^t): the learning rate with the first bias correction in it."""
-        return self.lr / (1 - self.betas[0] ** step)
-
-    def _root(self, v: Tensor, step: int) -> Tensor:
-        """√v̂ + ε"""
-        return v.sqrt() / math.sqrt(1 - self.betas[1] ** step) + self.eps
+    def _decayed(self, old: Tensor) -> Parts:
+        return {"decay": old * -(self.lr * self.weight_decay)}
 
     def explain(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
-        grad, old = operands.cell(0, cell), operands.cell(len(self.memory) + 1, cell)
-        name, step = operands.record.name, operands.record.step
-        beta1, beta2 = self.betas
-        if part == "new":
-            to.formula = f"{old.source} + {name}.decay + {name}.step"
-            decay, moved = (operands.named(f"{name}.{p}", cell) for p in ("decay", "step"))
-            to.terms = [one(old), one(decay), one(moved)]
-        elif part == "decay":
-            factor = -self.lr * self.weight_decay
-            to.formula = f"-lr · weight decay · {old.source}"
-            to.terms = [one(old, factor, f"· -{self.lr:.6g} · {self.weight_decay:.6g}")]
-        elif part == "step":
-            m, v = (operands.named(f"{name}.{p}", cell) for p in ("m", "v"))
-            root = math.sqrt(v.value) / math.sqrt(1 - beta2**step) + self.eps
-            to.formula = (
-                f"-lr / (1 - {beta1}^{step}) · m / (√(v / (1 - {beta2}^{step})) + {self.eps:.0e})"
-            )
-            to.terms = [Term(m, -self._rate(step) * m.value / root, (v,))]
-        elif part == "m":
-            before = operands.cell(1, cell)
-            to.formula = f"{beta1} · m before + {1 - beta1:.6g} · gradient"
-            to.terms = [one(before, beta1), one(grad, 1 - beta1)]
-        elif part == "v":
-            before = operands.cell(2, cell)
-            to.formula = f"{beta2} · v before + {1 - beta2:.6g} · gradient²"
-            squared = Term(grad, (1 - beta2) * grad.value**2, (grad,))
-            to.terms = [one(before, beta2), squared]
-        else:
-            explain_copy(old if part == "old" else grad, to)
+        if part != "decay":
+            super().explain(part, cell, operands, to)
+            return
+        old = operands.cell(len(self.memory) + 1, cell)
+        factor = -self.lr * self.weight_decay
+        to.formula = f"-lr · weight decay · {old.source}"
+        to.terms = [one(old, factor, f"· -{self.lr:.6g} · {self.weight_decay:.6g}")]
+
+    def _explain_new(self, old: Cited, cell: Cell, operands: Operands, to: Explanation) -> None:
+        name = operands.record.name
+        decay, moved = (operands.named(f"{name}.{p}", cell) for p in ("decay", "step"))
+        to.formula = f"{old.source} + {name}.decay + {name}.step"
+        to.terms = [one(old), one(decay), one(moved)]
 
 
 def explain_copy(cited: Cited, to: Explanation) -> None:
@@ -201,13 +296,17 @@ class Update(Operation):
         self.rule.explain(part, cell, operands, to)
 
 
-RULES: dict[str, type[UpdateRule]] = {"sgd": SGD, "adamw": AdamW}
+RULES: dict[str, type[UpdateRule]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
-def rule_named(name: str, lr: float) -> UpdateRule:
-    """The update rule of that name. Raises UsageError for one there is not."""
+def rule_named(name: str, lr: float, **settings: float | None) -> UpdateRule:
+    """The update rule of that name; a setting that is None has its default.
+
+    Raises UsageError for a rule there is not, and TypeError for a setting it does not have.
+    """
     if name not in RULES:
-        raise UsageError(f"no optimizer is called {name!r}: use {' or '.join(RULES)}")
+        raise UsageError(f"no optimizer is called {name!r}: use {', '.join(RULES)}")
     if not (lr > 0 and math.isfinite(lr)):
         raise UsageError(f"a learning rate of {lr:g} does not train: give a number above 0")
-    return RULES[name](lr)
+    given: dict[str, Any] = {key: value for key, value in settings.items() if value is not None}
+    return RULES[name](lr, **given)

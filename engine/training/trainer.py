@@ -12,6 +12,7 @@ from engine.data.preparation import TrainingData
 from engine.models.base import StatesModel, evaluate
 from engine.ops import (
     GradientOf,
+    clipped,
     cross_entropy,
     cross_entropy_each,
     gather,
@@ -36,6 +37,7 @@ class Training:
 
     keep_gradients  keep what `gradients.<state>` reads; off, those asides are not offered and
                     nothing is kept beyond what backward needs
+    clip            the largest norm of all gradients together; larger ones are made smaller
     evaluate_every  every how many steps `validation` comes, where something is held out; 0: never
     """
 
@@ -49,11 +51,13 @@ class Training:
         rule: UpdateRule | None = None,
         keep_gradients: bool = False,
         evaluate_every: int = 1,
+        clip: float | None = None,
     ):
         self.model = model
         self.data = data
         self.batches = batches
         self.rule = rule or SGD(0.1)
+        self.clip = clip
         self.keep_gradients = keep_gradients
         self.evaluate_every = evaluate_every if data.held_out is not None else 0
         self.parameters = dict(model.named_parameters())
@@ -89,7 +93,9 @@ class Training:
             if parameter.grad is not None and gradient.value is not parameter.grad:
                 parameter.grad = gradient.value  # a patched gradient is the one that counts
             gradients.append(gradient)
-        yield total_norm("gradients.norm", gradients)
+        norm = yield total_norm("gradients.norm", gradients)
+        if self.clip is not None:
+            gradients = yield from self._clipped(gradients, norm, self.clip)
         updates = []
         operation = Update(self.rule, step)
         for gradient, (name, parameter) in zip(gradients, self.parameters.items(), strict=True):
@@ -109,6 +115,15 @@ class Training:
             yield self._validation(step)
         return loss
 
+    def _clipped(self, gradients: list[State], norm: State, limit: float) -> States:
+        """What the optimizer gets in place of the gradients, which stay as they are."""
+        made = []
+        for gradient, parameter in zip(gradients, self.parameters.values(), strict=True):
+            state = yield clipped(gradient, norm, limit)
+            parameter.grad = state.value
+            made.append(state)
+        return made
+
     def _gradient(self, name: str, parameter: Tensor) -> State:
         """`gradients.<parameter>`: what the optimizer will use."""
         operation, axes = self._gradients[name], self.axes[name]
@@ -118,8 +133,8 @@ class Training:
         """What the optimizer has kept of a parameter before this step."""
         kept = self.optimizer.state.get(parameter, {})
         memory = []
-        for part in self.rule.memory:
-            value = kept.get(TORCH_NAMES[part])
+        for part, torch_name in self.rule.kept.items():
+            value = kept.get(torch_name)
             value = torch.zeros_like(parameter) if value is None else value
             memory.append(given(f"update.{name}.{part}", value, (), "kept", step=step - 1))
         return memory
@@ -159,6 +174,7 @@ class Training:
             self.rule,
             self.keep_gradients,
             self.evaluate_every,
+            self.clip,
         )
 
     def parameter_names(self) -> dict[int, str]:
@@ -168,9 +184,6 @@ class Training:
     def ended(self, step: int) -> str | None:
         """Why there is no step after this one; None: training goes round and round."""
         return None
-
-
-TORCH_NAMES = {"m": "exp_avg", "v": "exp_avg_sq"}
 
 
 def keeping(states: States, made: list[State]) -> States:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import engine
-from engine import AdamW, FixedDraw, Walk
+from engine import SGD, FixedDraw, Walk
 from engine.records import Record
 from tests.engine.plain import plain
 from tests.engine.test_models import IDS, SHAPES, TARGETS
@@ -164,8 +164,10 @@ class ByHand:
         is_gradient = cited.source == f"gradients.{parameter}"
         if part in ("old", "grad"):
             return value
-        if not isinstance(rule, AdamW):
-            return -rule.lr * value if is_gradient else value
+        if isinstance(rule, SGD):
+            if part == "m":
+                return value if is_gradient else rule.momentum * value
+            return value if cited.source.startswith("parameters.") else -rule.lr * value
         (b1, b2), lr = rule.betas, rule.lr
         if part == "decay":
             return -lr * rule.weight_decay * value
@@ -173,6 +175,10 @@ class ByHand:
             return (1 - b1) * value if is_gradient else b1 * value
         if part == "v":
             return (1 - b2) * value**2 if is_gradient else b2 * value
+        if part == "m_hat":
+            return value / (1 - b1**t)
+        if part == "v_hat":
+            return value / (1 - b2**t)
         if part == "step":
             m, v = value / (1 - b1**t), times[0].value / (1 - b2**t)
             return -lr * m / (math.sqrt(v) + rule.eps)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 import engine
-from engine import SGD, AdamW, Walk
+from engine import SGD, Adam, AdamW, Walk
 from tests.engine.worked import training
 
+TORCH_NAMES = {"m": "exp_avg", "v": "exp_avg_sq"}
 SETTINGS = [
     AdamW(0.02, weight_decay=0.1),
     AdamW(0.003, weight_decay=0.0),
@@ -21,13 +22,18 @@ SETTINGS = [
 
 def torch_optimizer(rule, parameter: Tensor) -> torch.optim.Optimizer:
     if isinstance(rule, SGD):
-        return torch.optim.SGD([parameter], rule.lr)
+        return torch.optim.SGD([parameter], rule.lr, rule.momentum)
+    if not isinstance(rule, AdamW):
+        return torch.optim.Adam([parameter], rule.lr, rule.betas, rule.eps)
     return torch.optim.AdamW(
         [parameter], rule.lr, rule.betas, rule.eps, weight_decay=rule.weight_decay
     )
 
 
-@pytest.mark.parametrize("rule", [SGD(0.1), *SETTINGS], ids=repr)
+OTHERS = [SGD(0.1), SGD(0.1, 0.9), SGD(0.02, 0.5), Adam(0.02), Adam(0.01, (0.5, 0.75), 1e-3)]
+
+
+@pytest.mark.parametrize("rule", [*OTHERS, *SETTINGS], ids=repr)
 def test_the_whole_is_torch_s(rule):
     """Taken apart before each of 6 steps, `new` is what torch then writes, bit for bit."""
     torch.manual_seed(2)
@@ -36,9 +42,8 @@ def test_the_whole_is_torch_s(rule):
     for step in range(1, 7):
         parameter.grad = torch.randn(5, 3) * 10.0**-step
         kept = optimizer.state.get(parameter, {})
-        memory = [kept.get(name, torch.zeros(5, 3)).clone() for name in ("exp_avg", "exp_avg_sq")][
-            : len(rule.memory)
-        ]
+        names = {"m": "momentum_buffer"} if isinstance(rule, SGD) else TORCH_NAMES
+        memory = [kept.get(names[part], torch.zeros(5, 3)).clone() for part in rule.memory]
         old, grad = parameter.detach().clone(), parameter.grad.clone()
         parts = rule.take_apart(parameter.detach(), parameter.grad, memory, step)
         assert torch.equal(parts["old"], old)
@@ -48,9 +53,8 @@ def test_the_whole_is_torch_s(rule):
         optimizer.step()
         assert torch.equal(new, parameter)
         assert torch.equal(parts["new"], new)  # the write did not reach the part
-        for name, torch_name in (("m", "exp_avg"), ("v", "exp_avg_sq")):
-            if name in rule.memory:
-                assert torch.equal(parts[name], optimizer.state[parameter][torch_name])
+        for part in rule.memory:
+            assert torch.equal(parts[part], optimizer.state[parameter][names[part]])
 
 
 @pytest.mark.parametrize("rule", SETTINGS, ids=repr)

@@ -21,6 +21,7 @@ ROWS = [2, 3]
 X = [[0, 1, 8, 7], [1, 8, 7, 5]]
 Y = [5, 9]
 RULES = {"sgd": engine.SGD(0.1), "adamw": engine.AdamW(0.02, weight_decay=0.1)}
+MORE_RULES = {"momentum": engine.SGD(0.1, 0.9), "adam": engine.Adam(0.02)}
 
 # published figures are exact on x86-64 with the pinned torch
 PINNED = platform.machine() == "x86_64" and torch.__version__.startswith("2.13.")
