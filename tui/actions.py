@@ -62,7 +62,16 @@ ACTIONS = (
     Action("slice_axis", "a", "a", "choose the axis that < and > move along", "table"),
     Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
     Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),
-    Action("enter", "enter", "enter", "open the chosen stage", "map"),
+    Action(
+        "enter",
+        "enter",
+        "enter",
+        "to where the number comes from; in the map to the stage",
+        brief="source",
+        wide=True,
+    ),
+    Action("come_back", "backspace", "backspace", "back from there"),
+    Action("gradient", "d", "d", "its gradient, and back", brief="gradient", wide=True),
     Action(
         "corpus", "C", "C", "the corpus: stories, tokens, windows, audit", brief="corpus", wide=True
     ),

@@ -75,6 +75,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.curve = LossCurve(self.glyphs, id="curve")
         self.explain_pane = ExplainPane(self.glyphs, id="explain")
         self.pane: Pane = self.table  # the one that has the keys
+        self.trail = []
         self._explained: tuple[Any, ...] | None = None  # the cell that the explanation is of
         self._walking: asyncio.Task[None] | None = None
 

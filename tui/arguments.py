@@ -75,9 +75,38 @@ def parser() -> Parser:
         default=MAX_VALUES,
         help="leave out the values of larger states (10000)",
     )
+    add_explain(commands)
     add_tokenize(commands)
     add_corpus(commands)
     return made
+
+
+def add_explain(commands: Commands) -> None:
+    made = commands.add_parser(
+        "explain",
+        help="where one cell comes from, with its numbers",
+        description="Print the formula of one cell, and the terms it is made of.",
+        parents=[walk_options()],
+        allow_abbrev=False,
+    )
+    made.add_argument(
+        "what", metavar="STATE", help="its name, such as weights or gradients.W_Q.weight"
+    )
+    made.add_argument("--at", type=cell_of, metavar="I,J,...", help="the cell's index", default=())
+    made.add_argument("--step", type=int, metavar="N", help="step, or new token (1; else 0)")
+    made.add_argument("--map", metavar="MAP", default=TRAINING, help="training or generation")
+    made.add_argument(
+        "--seed", type=int, metavar="N", default=argparse.SUPPRESS, help="as for states"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def cell_of(text: str) -> tuple[int, ...]:
+    """A cell written as I,J,... Raises UsageError for anything else."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UsageError(f"--at {text!r} is no cell: write one number a dimension, such as 0,0,2")
+    return tuple(map(int, parts))
 
 
 def add_tokenize(commands: Commands) -> None:
@@ -150,6 +179,11 @@ def walk_options() -> Parser:
     return made
 
 
+def check_map(name: str) -> None:
+    if name not in (TRAINING, GENERATION):
+        raise UsageError(f"there is no {name!r} map: use training or generation")
+
+
 def rows_of(text: str) -> tuple[int, ...]:
     """Window numbers written as I,J. Raises UsageError for anything else."""
     parts = [part.strip() for part in text.split(",")]
@@ -172,11 +206,14 @@ def options_of(given: argparse.Namespace) -> Options:
     """What a session is opened with. Raises UsageError for options that contradict."""
     values = {key: value for key, value in vars(given).items() if value is not None}
     if given.command is None:
-        if given.map not in (TRAINING, GENERATION):
-            raise UsageError(f"there is no {given.map!r} map: use training or generation")
+        check_map(given.map)
         return Options.from_json(values).check()
     if given.command == "corpus" and not {"sentence", "text", "corpus"} & set(values):
         values["corpus"] = DEFAULT_CORPUS
+    if given.command == "explain":
+        check_map(given.map)
+        if given.step is not None and given.step < 0:
+            raise UsageError(f"--step {given.step} is no step: give 0 or more")
     if given.command != "states":
         return Options.from_json(values).check()
     if given.max_values < 0:

@@ -10,6 +10,7 @@ from engine.errors import TensorstepError, UsageError
 from engine.service.options import Options
 from tui.arguments import names_of, options_of, parse
 from tui.limits import SMALLEST
+from tui.places import Place
 from tui.plain import shown
 
 
@@ -52,6 +53,9 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
         named = None if options.worked else options
         text = sys.stdin.read() if given.what == "-" else given.what
         work = headless.print_tokens(text, names_of(given.names), named, given.json)
+    elif given.command == "explain":
+        place = Place(given.step if given.step is not None else 1, given.what, given.at)
+        work = headless.print_explanation(given.map, options, place, given.step is None, given.json)
     elif given.command == "corpus":
         work = headless.print_audit(options, given.json)
     else:

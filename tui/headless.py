@@ -9,15 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from engine.errors import UsageError
+from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, TRAINING
 from engine.progress import Progress
-from engine.service.client import Client
+from engine.service.client import Client, WorkerDied, WorkerError
 from engine.service.options import Options
 from tui.cells import axes_of
 from tui.corpora import audit_lines, columns_of, heading_of
+from tui.explanations import explanation_lines
 from tui.glyphs import ASCII, UNICODE, folded, glyphs_for
 from tui.pace import Pace
+from tui.places import Place
 from tui.plain import shown
 
 WIDTH = 79  # of a line of output
@@ -81,6 +83,34 @@ async def print_tokens(
         write_lines([heading_of(row)], ascii_only)
         for lines in columns_of(row, WIDTH, glyphs):
             sys.stdout.write("".join(f"    {line}\n" for line in lines) + "\n")
+
+
+async def print_explanation(
+    kind: str, options: Options, place: Place, either: bool, as_json: bool
+) -> None:
+    """Print where a cell comes from; `either`: in step 1, or in step 0 where that has none such.
+
+    Raises TensorstepError as the worker does.
+    """
+    async with worker() as client:
+        await client.ask("open", options=options.to_json())
+        where = {"map": kind, "model": options.model}
+        name, step = place.name, place.step
+        try:
+            await client.ask("move", **where, how="seek", step=step, name=name)
+        except (WorkerDied, WorkerError):
+            raise
+        except TensorstepError:
+            if not either:
+                raise
+            step = 0
+            await client.ask("move", **where, how="seek", step=step, name=name)
+        cell = list(place.cell or ())
+        found = await client.ask("explain", **where, name=name, step=step, cell=cell)
+    if as_json:
+        print_json(found)
+        return
+    write_lines(explanation_lines(found), takes_only_ascii())
 
 
 async def print_audit(options: Options, as_json: bool) -> None:

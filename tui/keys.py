@@ -7,7 +7,7 @@ from typing import Any
 from textual import events
 from textual.app import App
 
-from engine.errors import UsageError
+from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES
 from tui.glyphs import Glyphs
 from tui.places import Place, place_of
@@ -18,12 +18,15 @@ from tui.widgets.lines import Pane
 from tui.widgets.map import MapPane
 from tui.widgets.table import TensorTable
 
+Trace = tuple[str, str, Place]  # map, model, and where on it
+
 
 class Keys(App[int], inherit_bindings=False):
     """The app as far as keys go; what is drawn, and when, is `tui.app`'s.
 
     pane    the one that has the keys
     prompt  what is being typed into the line above the footer
+    trail   the places from which enter was followed
     """
 
     glyphs: Glyphs
@@ -33,12 +36,16 @@ class Keys(App[int], inherit_bindings=False):
     explain_pane: ExplainPane
     pane: Pane
     prompt: Prompt | None = None
+    trail: list[Trace]
 
     def say(self, text: str, warn: bool = False) -> None:
         """A sentence above the footer."""
 
     def show_prompt(self) -> None:
         """What is being typed, above the footer."""
+
+    async def show_state(self) -> None:
+        """Draw what is under the cursor, with its explanation."""
 
     async def go(self, place: Place) -> None:
         """To a state, and there to a cell. Raises UsageError where there is none."""
@@ -174,6 +181,8 @@ class Keys(App[int], inherit_bindings=False):
     def action_horizontal(self, by: int) -> None:
         if self.pane is self.map_pane:
             self.map_pane.move(by)
+        elif self.pane is self.explain_pane:
+            self.explain_pane.turn_factor(by)
         else:
             self.table.move(right=by)
 
@@ -196,9 +205,70 @@ class Keys(App[int], inherit_bindings=False):
     def action_slice(self, by: int) -> None:
         self.table.move_slice(by)
 
+    # --- where a number comes from ----------------------------------------------------------
+
     def action_enter(self) -> None:
+        """Open the chosen stage; else go to the operand that is picked, or to the first one."""
         if self.pane is self.map_pane:
             self.map_pane.choose()
+        elif self.pane is not self.explain_pane or not self.explain_pane.unfold():
+            self.walker.later(self.follow)
+
+    async def follow(self) -> None:
+        """To the cell that is cited, from which backspace comes back."""
+        await self.show_state()  # the explanation of the cell that is under the cursor now
+        link = self.explain_pane.link if self.explain_pane.display else None
+        if link is None:
+            found = await self.walker.explanation(self.table.cell)
+            link = found["terms"][0] if found["terms"] else None
+        if link is None:
+            self.say("this is where it begins: nothing else is cited")
+            return
+        here = self.here()
+        await self.go(Place(link["step"], link["source"], tuple(link["index"])))
+        self.trail.append(here)
+
+    def action_come_back(self) -> None:
+        self.walker.later(self.come_back)
+
+    async def come_back(self) -> None:
+        """To where enter was pressed last."""
+        if not self.trail:
+            self.say("nothing to come back to: enter follows a number first")
+            return
+        kind, model, place = self.trail.pop()
+        if (kind, model) != self.walker.walk:
+            await self.walker.open(kind, model)
+        await self.go(place)
+
+    def here(self) -> Trace:
+        """The cell under the cursor, as a place to come back to."""
+        state = self.walker.state or {}
+        return (*self.walker.walk, Place(state["step"], state["name"], tuple(self.table.cell)))
+
+    def action_gradient(self) -> None:
+        self.walker.later(self.through_the_lens)
+
+    async def through_the_lens(self) -> None:
+        """From a number to how the loss would change with it, and back; the cell stays."""
+        state = self.walker.state or {}
+        if self.walker.kind == GENERATION:
+            self.say("gradients are of the training map: m goes there")
+            return
+        step, name = max(1, state["step"]), state["name"]
+        if name.startswith("gradients."):
+            names = lens_back(name)
+        else:
+            bare = name.removeprefix("parameters.").removeprefix("update.")
+            names = [f"gradients.{bare}"]
+        _, _, place = self.here()
+        for wanted in names:
+            try:
+                await self.go(Place(step, wanted, place.cell))
+            except TensorstepError:
+                continue
+            return
+        self.say(f"the loss has no gradient with respect to {name}")
 
     # --- help, leaving ------------------------------------------------------------------------
 
@@ -215,3 +285,9 @@ class Keys(App[int], inherit_bindings=False):
 
     def action_leave(self) -> None:
         self.exit(return_code=0)
+
+
+def lens_back(name: str) -> list[str]:
+    """What a gradient is of: a state of the step, or a stored parameter."""
+    bare = name.removeprefix("gradients.").removeprefix("clipped.")
+    return [bare, f"parameters.{bare}"]

@@ -197,15 +197,16 @@ def caption(
 
 
 def explanation(record: Record, cell: Cell, most: int | None = None) -> dict[str, Any]:
-    """An explanation in plain data: at most `most` terms, and how many there are."""
+    """An explanation in plain data: at most `most` terms, the largest first, and how many there
+    are."""
     try:
         found: Explanation = record.explain(cell)
     except IndexError as error:
         raise UsageError(str(error)) from None
     terms = found.terms
-    if most is not None and len(terms) > most:
-        ranked = sorted(range(len(terms)), key=lambda i: -abs(terms[i].contribution))
-        terms = [terms[i] for i in sorted(ranked[:most])]
+    if found.combine != "rule":  # the largest first; terms of a rule have an order of their own
+        terms = sorted(terms, key=lambda term: -weight(term.contribution))
+    terms = terms[:most]
     return {
         "name": found.name,
         "step": found.step,
@@ -237,3 +238,8 @@ def explanation(record: Record, cell: Cell, most: int | None = None) -> dict[str
             for term in terms
         ],
     }
+
+
+def weight(contribution: float) -> float:
+    """What a term is ranked by: its size; what is not a number comes first."""
+    return math.inf if math.isnan(contribution) else abs(contribution)
