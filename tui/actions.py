@@ -59,6 +59,10 @@ ACTIONS = (
     Action("column_last", "end", "", "last column", call="column_end(1)"),
     Action("row_first", "g", "g G", "first, last row", "table", "", "row_end(-1)"),
     Action("row_last", "G", "", "last row", call="row_end(1)"),
+    Action("sort", "s", "s", "rows by this column: largest, smallest first, as they are", "table"),
+    Action("format", "percent_sign", "%", "four decimals, scientific, all digits", "table"),
+    Action("heat", "i", "i", "heat: how large each number is among all", "table"),
+    Action("copy", "y", "y", "copy the cell, its row, or all that is seen", "table"),
     Action("slice_axis", "a", "a", "choose the axis that < and > move along", "table"),
     Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
     Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),
@@ -75,7 +79,7 @@ ACTIONS = (
     Action(
         "corpus", "C", "C", "the corpus: stories, tokens, windows, audit", brief="corpus", wide=True
     ),
-    Action("find", "slash", "/", "find a token or a story", brief="find", wide=True),
+    Action("find", "slash", "/", "find a token of the table, or a story", brief="find", wide=True),
     Action("tokenizers", "T", "T", "a text under several tokenizers", brief="tokens", wide=True),
     Action("suspend", "ctrl+z", "ctrl+z", "to the shell; fg comes back", call="suspend_process"),
     Action("redraw", "ctrl+l", "ctrl+l", "draw the screen again"),

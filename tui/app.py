@@ -254,6 +254,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         key = table.key
         if key != table.have:
             table.fill(await walker.cells(*table.view, table.turned), key)
+        if table.summary_of != table.of:
+            table.summarize(await walker.summary(), table.of)
         table.draw()
         asked = (*table.of, *table.cell)
         if asked != self._explained and self.explain_pane.display:

@@ -18,6 +18,7 @@ class Slice:
     caption: list[str] = field(default_factory=list)
     target: str | None = None
     tokens: list[list[str]] = field(default_factory=list)
+    index: list[int] | None = None  # of the rows, where they are sorted
 
     @classmethod
     def of(cls, header: dict[str, Any], payload: bytes, turned: bool = False) -> Slice:
@@ -34,7 +35,32 @@ class Slice:
         if turned:
             rows, columns, cells = columns, rows, [list(row) for row in zip(*cells, strict=True)]
         tokens = header.get("tokens", [])
-        return cls(rows, columns, cells, header["caption"], header["target"], tokens)
+        caption, target = header["caption"], header["target"]
+        return cls(rows, columns, cells, caption, target, tokens, header["index"])
+
+
+FORMATS = ("plain", "scientific", "exact")
+WIDTHS = {"plain": 9, "scientific": 11, "exact": 15}  # cells that a number takes
+
+
+def formatted(value: Any, how: str) -> str:
+    """A number as a cell shows it: see FORMATS."""
+    if how == "plain" or not isinstance(value, float) or not math.isfinite(value):
+        return written(value)
+    return f"{value:.4e}" if how == "scientific" else exact(value)
+
+
+def summary_line(summary: dict[str, Any]) -> str:
+    """How a tensor's cells are spread, in a line; empty where there is nothing to say."""
+    if summary.get("min") is None:
+        count = summary.get("nonfinite", 0)
+        return f"all {count} not finite" if count else ""
+    parts = [f"{name} {written(summary[name])}" for name in ("min", "max", "mean", "std")]
+    if summary["zeros"]:
+        parts.append(f"zeros {100 * summary['zeros'] / summary['count']:.0f}%")
+    if summary["nonfinite"]:
+        parts.append(f"{summary['nonfinite']} not finite")
+    return "  ".join(parts)
 
 
 def written(value: Any) -> str:

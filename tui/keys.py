@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 from textual import events
@@ -18,6 +19,7 @@ from tui.widgets.lines import Pane
 from tui.widgets.map import MapPane
 from tui.widgets.table import TensorTable
 
+CLIPBOARD = 50_000  # bytes: what tmux and most terminals still take in one go
 Trace = tuple[str, str, Place]  # map, model, and where on it
 
 
@@ -27,6 +29,7 @@ class Keys(App[int], inherit_bindings=False):
     pane    the one that has the keys
     prompt  what is being typed into the line above the footer
     trail   the places from which enter was followed
+    sought  the token that was looked for last
     """
 
     glyphs: Glyphs
@@ -37,6 +40,7 @@ class Keys(App[int], inherit_bindings=False):
     pane: Pane
     prompt: Prompt | None = None
     trail: list[Trace]
+    sought: str = ""
 
     def say(self, text: str, warn: bool = False) -> None:
         """A sentence above the footer."""
@@ -86,11 +90,18 @@ class Keys(App[int], inherit_bindings=False):
         if text is None:
             return
         try:
-            place = place_of(text)
+            place = self.place_typed(text)
         except UsageError as error:
             self.say(str(error), warn=True)
         else:
             self.walker.later(lambda: self.go(place))
+
+    def place_typed(self, text: str) -> Place:
+        """The place written; I,J alone is a cell of what is shown. Raises UsageError."""
+        state = self.walker.state
+        if state is not None and "," in text and ":" not in text:
+            text = f"{state['step']}:{state['name']}:{text}"
+        return place_of(text)
 
     def on_key(self, event: events.Key) -> None:
         """While something is typed, every key goes there, before any key that does something."""
@@ -125,7 +136,28 @@ class Keys(App[int], inherit_bindings=False):
         self.open_corpus(finding=False)
 
     def action_find(self) -> None:
-        self.open_corpus(finding=True)
+        """In a table of all tokens one of them, else a token or a story of the corpus."""
+        if not self.table.has_tokens:
+            self.open_corpus(finding=True)
+            return
+        self.prompt = Prompt("find token", "then / and enter: the next one", self.find_token)
+        self.show_prompt()
+
+    def find_token(self, text: str | None) -> None:
+        self.say("")
+        self.sought = text or self.sought
+        if self.sought:
+            self.walker.later(self.go_to_token)
+
+    async def go_to_token(self) -> None:
+        after = self.table.row if self.table.order is None else -1
+        answer = await self.walker.client.ask("find_token", text=self.sought, after=after)
+        if answer["found"] is None:
+            self.say(f"no token of the vocabulary holds {self.sought!r}")
+            return
+        self.table.order = None
+        self.table.row = answer["found"]
+        self.table.moved()
 
     def open_corpus(self, finding: bool) -> None:
         from tui.screens.corpus import CorpusScreen
@@ -204,6 +236,46 @@ class Keys(App[int], inherit_bindings=False):
 
     def action_slice(self, by: int) -> None:
         self.table.move_slice(by)
+
+    def action_sort(self) -> None:
+        self.table.sort()
+
+    def action_format(self) -> None:
+        self.table.change_format()
+        self.say(
+            {"plain": "four decimals", "scientific": "scientific", "exact": "all digits"}[
+                self.table.format
+            ]
+        )
+
+    def action_heat(self) -> None:
+        self.table.change_heat()
+
+    def action_copy(self) -> None:
+        from tui.screens.sheets import Choice
+
+        def chosen(what: str | None) -> None:
+            if what is not None:
+                self.copy_text(self.table.rows_as_text(what))
+
+        choices = [
+            ("cell", "this cell"),
+            ("row", "this row, as far as it is seen"),
+            ("all", "all that is seen"),
+        ]
+        self.push_screen(Choice("copy", choices, "cell"), chosen)
+
+    def copy_text(self, text: str) -> None:
+        """To the terminal's clipboard (OSC 52), or to a file where it is too much for that."""
+        if len(text.encode()) <= CLIPBOARD:
+            self.copy_to_clipboard(text)
+            self.say("sent to the terminal's clipboard (OSC 52); not every terminal takes it")
+            return
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tensorstep-", suffix=".tsv", delete=False
+        ) as file:
+            file.write(text + "\n")
+        self.say(f"too much for a terminal's clipboard: written to {file.name}")
 
     # --- where a number comes from ----------------------------------------------------------
 

@@ -213,11 +213,14 @@ class Walker:
         fixed: tuple[int, ...],
         rows: tuple[int, int],
         columns: tuple[int, int],
+        order: tuple[int, bool] | None,
         turned: bool,
     ) -> Slice:
-        """Rows and columns of what is shown, as the table has them (`turned`: the other way)."""
+        """Rows and columns of what is shown, as the table has them (`turned`: the other way); the
+        rows in the order of the values in a column, falling or rising, where that is asked for."""
         if turned:
             rows, columns = columns, rows
+        ranked = None if order is None else (int(turned), *order)
         header, payload = await self.client.ask_bytes(
             "table",
             map=self.kind,
@@ -226,8 +229,13 @@ class Walker:
             fixed=fixed,
             rows=rows,
             columns=columns,
+            order=ranked,
         )
         return Slice.of(header, payload, turned)
+
+    async def summary(self) -> dict[str, Any]:
+        """How the cells of what is shown are spread."""
+        return await self.ask("summary", **self._shown)
 
     async def explanation(self, cell: list[int]) -> dict[str, Any]:
         return await self.ask("explain", **self._shown, cell=cell, most=TERMS)

@@ -102,22 +102,33 @@ def table(
     fixed: list[int],
     rows: tuple[int, int],
     columns: tuple[int, int],
+    order: tuple[int, int, bool] | None = None,
 ) -> tuple[dict[str, Any], bytes]:
     """The visible cells of a state: `fixed` picks one index for each axis but the last two, `rows`
-    and `columns` are half-open ranges. Returns a header and the cells' bytes, row after row."""
+    and `columns` are half-open ranges. Returns a header and the cells' bytes, row after row.
+
+    order  sorts along an axis (0 rows, 1 columns) by the values at an index of the other, falling
+           or rising; the header's `index` then has the numbers of those that are seen
+    """
     value = record.value
     if isinstance(value, Sequence):
         texts = [value] if isinstance(value, str) else list(value[rows[0] : rows[1]])
         texts = [shortened(text) for text in texts]
         numbers = [str(rows[0] + i) if record.shape else "" for i in range(len(texts))]
         return {"texts": texts, "rows": numbers}, b""
-    cells = slice_of(value, fixed, rows, columns)
+    picked: list[Sequence[int]] = [range(*rows), range(*columns)]
+    if order is not None:
+        axis, by, falling = order
+        span = (rows, columns)[axis]
+        picked[axis] = ranking(value, fixed, axis, by, falling)[slice(*span)].tolist()
+    cells = slice_of(value, fixed, *picked)
     rank = len(record.shape)
     header: dict[str, Any] = {
         "code": CODES[cells.dtype],
         "size": list(cells.shape),
-        "rows": labels(walk, record, rank - 2 if rank > 1 else 0, fixed, rows, tokens),
-        "columns": labels(walk, record, rank - 1, fixed, columns, tokens) if rank > 1 else [],
+        "rows": labels(walk, record, rank - 2 if rank > 1 else 0, fixed, picked[0], tokens),
+        "columns": labels(walk, record, rank - 1, fixed, picked[1], tokens) if rank > 1 else [],
+        "index": None if order is None else list(picked[order[0]]),
     }
     header["caption"], header["target"] = caption(walk, record, fixed, tokens)
     if record.name in ID_STATES:
@@ -125,19 +136,33 @@ def table(
     return header, cells.numpy().tobytes()
 
 
-def slice_of(
-    value: Any, fixed: list[int], rows: tuple[int, int], columns: tuple[int, int]
-) -> Tensor:
+def ranking(value: Any, fixed: list[int], axis: int, by: int, falling: bool) -> Tensor:
+    """The indices along one of the last two axes, sorted by the values at `by` of the other; what
+    is not a number comes last, equals keep their order."""
+    for i in fixed:
+        value = value[i]
+    if len(value.shape) > 1:
+        value = value[:, by] if axis == 0 else value[by, :]
+    found = value[:].detach().to("cpu", torch.float64)
+    last = -math.inf if falling else math.inf
+    found = torch.where(found.isnan(), last, found)
+    return found.argsort(descending=falling, stable=True)
+
+
+def slice_of(value: Any, fixed: list[int], rows: Sequence[int], columns: Sequence[int]) -> Tensor:
     """[rows, columns] of a tensor of any rank, on the CPU, in a type that has a struct code."""
     rank = len(value.shape)
     if rank == 0:
         cells = value.reshape(1, 1)
     elif rank == 1:
-        cells = value[rows[0] : rows[1]][:, None]
+        cells = value[indices(rows)][:, None]
     else:
         for i in fixed:
             value = value[i]
-        cells = value[slice(*rows), slice(*columns)]
+        if isinstance(rows, range):
+            cells = value[indices(rows), indices(columns)]
+        else:
+            cells = value[indices(rows)][:, indices(columns)]
     found: Tensor = cells.detach().to("cpu")
     if found.dtype in CODES:
         return found.contiguous()
@@ -145,20 +170,24 @@ def slice_of(
     return found.to(wider).contiguous()
 
 
+def indices(span: Sequence[int]) -> Any:
+    """A range as a slice, which copies nothing; other numbers as they are."""
+    return slice(span.start, span.stop) if isinstance(span, range) else torch.tensor(list(span))
+
+
 def labels(
     walk: Walk,
     record: Record,
     axis: int,
     fixed: list[int],
-    span: tuple[int, int],
+    span: Sequence[int],
     tokens: Sequence[str],
 ) -> list[str]:
     """What the rows or columns of a table are: tokens where they stand for tokens, else numbers."""
     if not record.axes:
         return [""]
     letter = record.axes[axis]
-    end = min(span[1], record.shape[axis])
-    numbers = range(span[0], end)
+    numbers = [i for i in span if i < record.shape[axis]]
     if letter == "C":
         return [tokens[i] for i in numbers]
     if record.name.startswith("audit."):
@@ -191,6 +220,26 @@ def caption(
     if walk.process.map == "training":
         target = tokens[int(walk.fetch("batch.y", record.step)[fixed[0]])]
     return [tokens[i] for i in ids], target
+
+
+def summary(record: Record) -> dict[str, Any]:
+    """How a tensor is spread: `count`, `min`, `max`, `mean` and `std` of its finite cells (None
+    where it has none), how many are `zeros` and how many `nonfinite`."""
+    value = record.value
+    if isinstance(value, Sequence):
+        return {"count": len(value)}
+    cells = (value[:] if record.shape else value).detach().to("cpu", torch.float64).flatten()
+    finite = cells[cells.isfinite()]
+    told: dict[str, Any] = {
+        "count": cells.numel(),
+        "zeros": int((cells == 0).sum()),
+        "nonfinite": cells.numel() - finite.numel(),
+    }
+    names = ("min", "max", "mean", "std")
+    if not finite.numel():
+        return {**told, **dict.fromkeys(names)}
+    spread = finite.min(), finite.max(), finite.mean(), finite.std(correction=0)
+    return {**told, **dict(zip(names, map(float, spread), strict=True))}
 
 
 # --- explanations ----------------------------------------------------------------------------

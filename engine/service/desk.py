@@ -31,6 +31,8 @@ class Desk:
             "move": self.move,
             "parameters": self.parameters,
             "table": self.table,
+            "summary": self.summary,
+            "find_token": self.find_token,
             "explain": self.explain,
             "dump": self.dump,
             "losses": self.losses,
@@ -123,6 +125,7 @@ class Desk:
         fixed: list[int],
         rows: list[int],
         columns: list[int],
+        order: list[Any] | None = None,
     ) -> Answer:
         """The visible cells of a state: see `describe.table`."""
         from engine.service.describe import table
@@ -132,7 +135,21 @@ class Desk:
         tokens = self._session.prepared.tokenizer.itos
         first, end = rows
         left, right = columns
-        return table(walk, record, tokens, fixed, (first, end), (left, right))
+        ordered = None if order is None else (int(order[0]), int(order[1]), bool(order[2]))
+        return table(walk, record, tokens, fixed, (first, end), (left, right), ordered)
+
+    def summary(self, map: str, model: str, name: str, step: int) -> Answer:
+        """How a state's cells are spread: see `describe.summary`."""
+        from engine.service.describe import summary
+
+        return summary(self._record(self._walk(map, model), name, step))
+
+    def find_token(self, text: str, after: int) -> Answer:
+        """The next ID after one whose token holds a text, round and round; None where none does."""
+        tokens = self._session.prepared.tokenizer.itos
+        wanted = text.casefold()
+        order = [*range(after + 1, len(tokens)), *range(after + 1)]
+        return {"found": next((i for i in order if wanted in tokens[i].casefold()), None)}
 
     def explain(
         self,

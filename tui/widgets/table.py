@@ -6,6 +6,7 @@ It formats only what is seen. The cells come from the worker: when the view need
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -13,26 +14,19 @@ from rich.style import Style
 from rich.text import Text
 from textual.message import Message
 
-from tui.cells import Slice, axes_of, exact, written
-from tui.corpora import ending, token
-from tui.glyphs import UNICODE, Glyphs, folded
+from tui.cells import FORMATS, WIDTHS, Slice, exact, formatted, summary_line
+from tui.corpora import token
+from tui.glyphs import UNICODE, Glyphs
+from tui.heading import Heading
+from tui.heat import Heat
 from tui.plain import shown
-from tui.widgets.lines import CURSOR, DIM, FOCUS, HERE, PLAIN, STRONG, Pane, line
+from tui.widgets.lines import CURSOR, DIM, PLAIN, STRONG, WARN, Pane, line
 
 HEAD = 4  # lines above the rows: name, shape, example, column labels
 FOOT = 2  # lines below: blank, the cell under the cursor
 LABEL = 14  # cells a row label takes where it is a token
 INDEX = 6  # and where it is a number
-NUMBER = 9  # cells a number takes
 TOKEN = 14  # cells an ID with its token takes
-
-ROLES = {
-    "data": "data",
-    "parameter": "stored parameter",
-    "activation": "activation, temporary",
-    "gradient": "gradient",
-    "optimizer": "optimizer's update",
-}
 
 
 class View(NamedTuple):
@@ -41,6 +35,7 @@ class View(NamedTuple):
     fixed: tuple[int, ...]
     rows: tuple[int, int]
     columns: tuple[int, int]
+    order: tuple[int, bool] | None  # rows sorted by a column, falling or rising
 
 
 class TensorTable(Pane):
@@ -59,6 +54,11 @@ class TensorTable(Pane):
         self.fixed: list[int] = []
         self.chosen = 0  # which of the leading axes < and > move along
         self.row = self.column = self.first_row = self.first_column = 0
+        self.order: tuple[int, bool] | None = None
+        self.format = FORMATS[0]
+        self.heated = False
+        self.summary: dict[str, Any] | None = None
+        self.summary_of: tuple[Any, ...] = ()  # which state the summary is of
 
     # --- what is shown ------------------------------------------------------------------------
 
@@ -67,6 +67,8 @@ class TensorTable(Pane):
         cursor stays where it was."""
         before, self.state = self.state, state
         self.of = (*walk, state["name"], state["step"])
+        if before is None or before["name"] != state["name"] or before["shape"] != state["shape"]:
+            self.order = None
         if before is None or before["shape"] != state["shape"]:
             self.fixed = [0] * max(0, len(state["shape"]) - 2)
             self.chosen = self.row = self.column = self.first_row = self.first_column = 0
@@ -93,7 +95,7 @@ class TensorTable(Pane):
         """Which cells are to be seen now."""
         rows = (self.first_row, min(self.height, self.first_row + self.rows_seen))
         columns = (self.first_column, min(self.width, self.first_column + self.columns_seen))
-        return View(tuple(self.fixed), rows, columns)
+        return View(tuple(self.fixed), rows, columns, self.order)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -132,6 +134,12 @@ class TensorTable(Pane):
         return self.state is not None and self.state["kind"] == "text"
 
     @property
+    def has_tokens(self) -> bool:
+        """Whether there is a row for every token of the vocabulary."""
+        axes = self.state["axes"] if self.state else []
+        return bool(axes) and (axes[-1] if len(axes) == 1 or self.turned else axes[-2]) == "C"
+
+    @property
     def label_width(self) -> int:
         """Cells a row label takes: more where rows are tokens."""
         axes = self.state["axes"] if self.state else []
@@ -145,7 +153,9 @@ class TensorTable(Pane):
     def cell_width(self) -> int:
         if self.is_text:
             return max(1, self.size.width - self.label_width - 3)
-        return TOKEN if self.state and self.state["dtype"] == "int64" else NUMBER
+        if self.state and self.state["dtype"] == "int64":
+            return TOKEN
+        return WIDTHS[self.format] + self.heated
 
     @property
     def columns_seen(self) -> int:
@@ -156,9 +166,19 @@ class TensorTable(Pane):
         """The index of the cell under the cursor, in the state's own shape."""
         rank = len(self.state["shape"]) if self.state else 0
         if rank < 2:
-            return [self.row][:rank]
-        last = [self.column, self.row] if self.turned else [self.row, self.column]
+            return [self.number_of_row][:rank]
+        row = self.number_of_row
+        last = [self.column, row] if self.turned else [row, self.column]
         return [*self.fixed, *last]
+
+    @property
+    def number_of_row(self) -> int:
+        """Which row of the state the cursor is on: another than it seems where they are sorted."""
+        cells = self.current
+        if self.order is None or cells is None or cells.index is None:
+            return self.row
+        at = self.row - self.seen.rows[0]
+        return cells.index[at] if 0 <= at < len(cells.index) else self.row
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -167,6 +187,7 @@ class TensorTable(Pane):
         shape = self.state["shape"] if self.state else []
         if len(cell) != len(shape) or not all(0 <= i < n for i, n in zip(cell, shape, strict=True)):
             return False
+        self.order = None
         if len(cell) > 1:
             *self.fixed, self.row, self.column = cell
             if self.turned:
@@ -212,76 +233,78 @@ class TensorTable(Pane):
         if self.state is not None:
             self.moved()
 
+    def sort(self) -> None:
+        """Rows by the column under the cursor: largest first, smallest first, as they are."""
+        if self.state is None or not self.state["shape"] or self.is_text:
+            return
+        ways = [None, (self.column, True), (self.column, False)]
+        at = ways.index(self.order) if self.order in ways else 0
+        self.order = ways[(at + 1) % len(ways)]
+        self.row = 0
+        self.moved()
+
+    def change_format(self) -> None:
+        """Four decimals, scientific, or all digits."""
+        self.format = FORMATS[(FORMATS.index(self.format) + 1) % len(FORMATS)]
+        self.moved()
+
+    def change_heat(self) -> None:
+        self.heated = not self.heated
+        self.moved()
+
+    def summarize(self, summary: dict[str, Any], of: tuple[Any, ...]) -> None:
+        """How the cells of a state are spread."""
+        self.summary, self.summary_of = summary, of
+
+    def rows_as_text(self, whole: str) -> str:
+        """The cell under the cursor, its row as far as it is seen, or all that is seen; a tab
+        between cells, all digits."""
+        cells = self.current
+        if cells is None:
+            return ""
+        at = self.row - self.seen.rows[0]
+        rows = cells.cells if whole == "all" else cells.cells[at : at + 1]
+        if whole == "cell":
+            rows = [row[self.column - self.seen.columns[0] :][:1] for row in rows]
+        return "\n".join("\t".join(self.whole_cell(each) for each in row) for row in rows)
+
+    def whole_cell(self, value: Any) -> str:
+        return self.theirs(value) if isinstance(value, str) else repr(value)
+
     # --- drawing ------------------------------------------------------------------------------
 
     def draw(self) -> None:
         if self.state is None:
             return
+        heading = Heading(self.state, self.size.width, self.glyphs, self.active)
         labelled = bool(self.state["shape"])  # one number or text has nothing above it
-        lines = [self.title(), self.shape_line(), *([self.caption_line()] if labelled else [])]
+        lines = [heading.title(), heading.shape(self.fixed, self.chosen)]
         current = self.current
+        lines += [heading.caption(current)] if labelled else []
         if current is not None:
             lines += [self.column_labels(current)] if labelled else []
             lines += self.row_lines(current)
-            lines += [line(), self.cursor_line(current)]
+            lines += [self.summary_line(), self.cursor_line(current)]
         self.show(lines)
-
-    def ours(self, text: str) -> str:
-        """Our own words, in the terminal's alphabet."""
-        return folded(text) if self.glyphs.ascii else text
 
     def theirs(self, text: str) -> str:
         """A text from outside, as data."""
         return shown(text, self.glyphs.ascii)
 
     @property
-    def role_below(self) -> bool:
-        """Whether the role goes to the second line, because a long name leaves it no room."""
-        state = self.state or {}
-        return (
-            cell_len(self.theirs(state["name"])) + len(ROLES[state["role"]]) + 2 > self.size.width
-        )
+    def heat(self) -> Heat | None:
+        """The scale of the colours, where they are on and the numbers have one."""
+        return Heat.of(self.summary) if self.heated and self.summary_of == self.of else None
 
-    def title(self) -> Text:
-        state = self.state or {}
-        role = "" if self.role_below else ROLES[state["role"]]
-        formula = self.theirs(self.ours(state["formula"]))
-        name = self.theirs(state["name"])
-        room = self.size.width - cell_len(name) - len(role) - 4
-        formula = formula if cell_len(formula) <= room else ""
-        gap = max(1, self.size.width - cell_len(name) - cell_len(formula) - len(role) - 2)
-        style = FOCUS if self.active else STRONG
-        return line((name, style), "  ", (formula, DIM), " " * gap, (role, DIM))
-
-    def shape_line(self) -> Text:
-        state = self.state or {}
-        parts: list[tuple[str, Style] | str] = [("[", DIM)]
-        parts += [self.ours(axes_of(state["axes"], state["shape"])), ("]", DIM)]
-        if not state["shape"]:
-            parts = [("one text" if self.is_text else "one number", DIM)]
-        for k, index in enumerate(self.fixed):
-            axis, size = self.ours(state["axes"][k]), state["shape"][k]
-            style = HERE if k == self.chosen and len(self.fixed) > 1 else PLAIN
-            parts += ["   ", (f"{axis} {index + 1} of {size}", style)]
-        if self.fixed:
-            parts.append(("  < >", DIM))
-        if not self.is_text and state["dtype"] != "float32":
-            parts.append((f"   {state['dtype']}", DIM))
-        if self.role_below:
-            parts.append((f"   {ROLES[state['role']]}", DIM))
-        return line(*parts)
-
-    def caption_line(self) -> Text:
-        """The example: its context, as much of its end as there is room for, and its target."""
-        current = self.current
-        if current is None or not current.caption:
+    def summary_line(self) -> Text:
+        """How all cells are spread, or what the heat means; and in which order the rows are."""
+        if self.summary_of != self.of or self.summary is None or not (self.state or {})["shape"]:
             return line()
-        target = ""
-        if current.target is not None:
-            target = f" {self.glyphs.arrow} {token(current.target, self.glyphs)}"
-        context = " ".join(token(each, self.glyphs) for each in current.caption)
-        context = ending(context, self.size.width - cell_len(target), self.glyphs)
-        return line((context + target, DIM))
+        heat = self.heat
+        text = summary_line(self.summary) if heat is None else heat.legend(self.glyphs)
+        if self.order is not None:
+            text = f"{'largest' if self.order[1] else 'smallest'} first  {text}"
+        return line((text, DIM))
 
     def column_labels(self, cells: Slice) -> Text:
         parts: list[tuple[str, Style] | str] = [" " * (self.label_width + 2)]
@@ -293,7 +316,7 @@ class TensorTable(Pane):
 
     def row_lines(self, cells: Slice) -> list[Text]:
         first_row, first_column = self.seen.rows[0], self.seen.columns[0]
-        lines = []
+        lines, heat = [], self.heat
         for y, row in enumerate(cells.cells):
             here = first_row + y == self.row
             label = cells.rows[y] if y < len(cells.rows) else ""
@@ -301,17 +324,26 @@ class TensorTable(Pane):
             parts: list[tuple[str, Style] | str] = [(text, STRONG if here else DIM), "  "]
             for x, value in enumerate(row):
                 under = here and first_column + x == self.column
-                parts.append((self.cell_text(cells, y, x, value), CURSOR if under else PLAIN))
+                style = CURSOR if under else self.style_of(value, heat)
+                parts.append((self.cell_text(cells, y, x, value, heat), style))
                 parts.append(" ")
             lines.append(line(*parts))
         return lines
 
-    def cell_text(self, cells: Slice, y: int, x: int, value: Any) -> str:
+    @staticmethod
+    def style_of(value: Any, heat: Heat | None) -> Style:
+        """The colour of a cell: heat, a warning for what is no number, dim for what is masked."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return DIM if value == -math.inf else WARN
+        return (heat.style(value) if heat is not None else None) or PLAIN
+
+    def cell_text(self, cells: Slice, y: int, x: int, value: Any, heat: Heat | None) -> str:
         if isinstance(value, str):
             return set_cell_size(self.theirs(value), self.cell_width)
         if cells.tokens:
             return right(f"{token(cells.tokens[y][x], self.glyphs)} {value}", self.cell_width)
-        return right(written(value), self.cell_width)
+        bar = "" if heat is None else heat.bar(value, self.glyphs)
+        return right(formatted(value, self.format), self.cell_width - len(bar)) + bar
 
     def cursor_line(self, cells: Slice) -> Text:
         """The cell under the cursor with all its digits, and where in the table it lies."""
