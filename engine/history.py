@@ -28,19 +28,26 @@ class History:
     """The records, values and snapshots of a process that is driven step by step.
 
     budget    bytes that may be held beyond what the step in progress needs itself
+    before    what was seen before step `begin`, where this history branches off another
     frontier  the step in progress, or the last one made
     """
 
     STEPS_LISTED = 256  # steps whose records are kept; older ones are listed again by a replay
 
-    def __init__(self, process: Process, budget: int):
+    def __init__(
+        self, process: Process, budget: int, before: History | None = None, begin: int = 0
+    ):
         self.process = process
         self.budget = budget
-        self.frontier = 0
-        self.in_progress = True
+        self.before = before
+        self.begins = begin  # the first step that is seen here
+        self.frontier = begin - 1 if before else 0
+        self.in_progress = before is None
         self._values = ValueStore(budget)
-        self._listed: OrderedDict[int, list[Record]] = OrderedDict({0: []})
-        self._snapshots = Snapshots(process.snapshot(0))
+        self._listed: OrderedDict[int, list[Record]] = OrderedDict()
+        if before is None:
+            self._listed[0] = []
+        self._snapshots = Snapshots(process.snapshot(self.frontier))
         self._stored = frozenset(self._snapshots.newest)  # names that snapshots hold
         self._twin: Process | None = None
         self._names = process.parameter_names()
@@ -84,12 +91,16 @@ class History:
 
         Raises UsageError for a step that is not begun.
         """
+        if self.before is not None and step < self.begins:
+            return self.before.records(step)
         if step not in self._listed:
             self._replay(step, ())
         return self._listed[step]
 
     def record(self, name: str, step: int) -> Record | None:
         """The state (or part of one) of that name at that step, where there is one."""
+        if self.before is not None and step < self.begins - 1:
+            return self.before.record(name, step)
         if name.startswith("parameters."):
             return self._parameter(name, step)
         for record in self.records(step):
@@ -113,6 +124,8 @@ class History:
     def fetch(self, name: str, step: int) -> Any:
         """The value of state `name` at `step`, as it stood then: held, computed from what it was
         made of, or replayed. Raises KeyError where there is none."""
+        if self._is_before(name, step):
+            return self.before.fetch(name, step) if self.before else None
         value = self._values.get((step, name))
         if value is None:
             value = self._from_snapshot(name, step)
@@ -125,6 +138,12 @@ class History:
             raise KeyError(f"no value of {name} at step {step}")
         return value
 
+    def _is_before(self, name: str, step: int) -> bool:
+        """Whether another history has it; what this one begins with it has itself."""
+        if self.before is None or step >= self.begins:
+            return False
+        return step < self.begins - 1 or name not in self._stored
+
     def _from_snapshot(self, name: str, step: int) -> Any:
         """Parameters, and what an optimizer keeps, after a step that has ended."""
         if name not in self._stored:
@@ -134,7 +153,7 @@ class History:
             return snapshot.get(name)
         if step >= self.frontier:
             return None
-        value = self._stand_before(step + 1).snapshot(step).get(name)
+        value = self.stand_before(step + 1).snapshot(step).get(name)
         if self._snapshots.get(step) is None:  # it was too large to be held whole
             self._values.put((step, name), value)
         return value
@@ -182,7 +201,7 @@ class History:
         """Make a step again on a replica: its records, and the values of `wanted`."""
         if not 0 <= step <= self.frontier:
             raise UsageError(f"there is no step {step} yet: steps 0 to {self.frontier} are begun")
-        twin = self._stand_before(step)
+        twin = self.stand_before(step)
         names = twin.parameter_names()
         records: list[Record] = []
         missing = set(wanted)
@@ -206,7 +225,7 @@ class History:
             self._listed[step] = records
             self._listed.move_to_end(step, last=False)
 
-    def _stand_before(self, step: int) -> Process:
+    def stand_before(self, step: int) -> Process:
         """A replica that stands where `step` begins."""
         if self._twin is None:
             self._twin = self.process.replica()

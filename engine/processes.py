@@ -58,6 +58,11 @@ class Process(Protocol):
         """The same process on tensors of its own, to make earlier steps again."""
         ...
 
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The stored parameters, as they stand now."""
+        ...
+
     def parameter_names(self) -> dict[int, str]:
         """Name of each parameter by the identity of its tensor."""
         ...

@@ -48,6 +48,19 @@ class Walk:
         self._advance()
         self.cursor = Position(0, 0)
 
+    def branch(self, process: Process, step: int) -> Walk:
+        """A walk that is this one up to a step and goes on with another process from there, which
+        then stands where the step begins. The cursor is at the step's first state."""
+        process.restore(self.history.stand_before(step).snapshot(step - 1))
+        walk = object.__new__(Walk)
+        walk.process = process
+        walk.history = History(process, self.history.budget, self.history, step)
+        walk.losses = self.losses[: step - 1]
+        walk._live = walk._sent = walk._failure = None
+        walk._begin(step)
+        walk.cursor = Position(step, 0)
+        return walk
+
     # --- the cursor -------------------------------------------------------------------------
 
     @property

@@ -60,7 +60,7 @@ class Training:
         self.clip = clip
         self.keep_gradients = keep_gradients
         self.evaluate_every = evaluate_every if data.held_out is not None else 0
-        self.parameters = dict(model.named_parameters())
+        self.parameters: dict[str, Tensor] = dict(model.named_parameters())
         self.axes = model.parameter_axes()
         self._gradients = {name: GradientOf(name) for name in self.parameters}
         self.optimizer = self.rule.build(list(self.parameters.values()))

@@ -1,0 +1,206 @@
+"""What if a number were another: edits of a walk, and the process that makes its steps with them.
+
+An edit names a state at a step, one of its cells, and the value it is to have. Everything that is
+computed from it is computed again; what came before stays as it was. An edited cell is a constant:
+no gradient goes through it to what it was computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.errors import UsageError
+from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term, pick
+from engine.processes import Process, Snapshot
+from engine.states import State, States, splice
+
+PARAMETERS = "parameters."
+COMPUTED = "computed"  # the part of an edited state that has the numbers before the edit
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One cell of a state, or of a stored parameter as it stands after a step, set to a value."""
+
+    step: int
+    name: str
+    cell: Cell
+    value: float
+
+    @property
+    def is_parameter(self) -> bool:
+        return self.name.startswith(PARAMETERS)
+
+    @property
+    def first_step(self) -> int:
+        """The first step that it changes."""
+        return self.step + 1 if self.is_parameter else self.step
+
+
+class EditedOperands(Operands):
+    """What an operation computed itself: where it cites its own cells, those before the edit."""
+
+    def named(self, name: str, index: Cell, step: int | None = None) -> Cited:
+        own = name == self.record.name
+        return super().named(f"{name}.{COMPUTED}" if own else name, index, step)
+
+
+class EditedOperation(Operation):
+    """An operation whose result has other values in some cells."""
+
+    __slots__ = ("cells", "inner")
+
+    def __init__(self, inner: Operation, cells: dict[Cell, float]):
+        self.inner = inner
+        self.cells = cells
+
+    @property
+    def combine(self) -> str:  # type: ignore[override]
+        return self.inner.combine
+
+    @property
+    def gradient_formula(self) -> str:  # type: ignore[override]
+        return self.inner.gradient_formula
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (*self.inner.parts, COMPUTED)
+
+    def describe(self, names: list[str]) -> str:
+        return self.inner.describe(names)
+
+    def apply(self, made: Tensor) -> Tensor:
+        """The computed values with the edited ones in their places."""
+        wanted = made.detach().clone()
+        for cell, value in self.cells.items():
+            wanted[cell] = value
+        edited: Tensor = splice(made, wanted)
+        return edited
+
+    def compute(self, *operands: Any) -> Any:
+        return self.apply(self.inner.compute(*operands))
+
+    def take_apart(self, *operands: Any) -> dict[str, Any]:
+        made = self.inner.take_apart(*operands) if self.inner.parts else {}
+        return {**made, COMPUTED: self.inner.compute(*operands)}
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        if cell in self.cells:
+            name = f"{operands.record.name}.{COMPUTED}"
+            before = operands.named(name, cell)
+            to.combine = "rule"
+            to.note = "set by you; it was computed as"
+            to.terms = [Term(before, float(before.value))]
+            return
+        self.inner.explain(cell, operands, to)
+
+    def explain_part(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
+        if part == COMPUTED:
+            to.combine = self.inner.combine
+            self.inner.explain(cell, operands, to)
+        else:
+            self.inner.explain_part(part, cell, operands, to)
+
+    def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
+        """What the inner operation passes back, but nothing through the edited cells."""
+        above = f"gradients.{operands.record.name}"
+        its = EditedOperands(operands.record, operands.fetch)
+        for term in self.inner.gradient(k, cell, its):
+            if not (term.cited.source == above and term.cited.index in self.cells):
+                yield term
+
+
+class EditedProcess:
+    """A process with edits, on tensors of its own; driven and walked as any other."""
+
+    def __init__(self, process: Process, edits: tuple[Edit, ...]):
+        self._process = process
+        self._edits = edits
+        self.map = process.map
+
+    def states(self, step: int) -> States:
+        self.set_parameters(step)
+        cells: dict[str, dict[Cell, float]] = {}
+        for edit in self._edits:
+            if edit.step == step and not edit.is_parameter:
+                cells.setdefault(edit.name, {})[edit.cell] = edit.value
+        return edited(self._process.states(step), cells)
+
+    def set_parameters(self, step: int) -> None:
+        """Put the edited parameters in place with which a step begins."""
+        for edit in self._edits:
+            if edit.is_parameter and edit.first_step == step:
+                parameter = self._process.parameters[edit.name.removeprefix(PARAMETERS)]
+                with torch.no_grad():
+                    parameter[edit.cell] = edit.value
+
+    def ended(self, step: int) -> str | None:
+        return self._process.ended(step)
+
+    def snapshot(self, step: int) -> Snapshot:
+        """What stands after a step, as the next one will begin."""
+        self.set_parameters(step + 1)
+        return self._process.snapshot(step)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self._process.restore(snapshot)
+
+    def replica(self) -> EditedProcess:
+        return EditedProcess(self._process.replica(), self._edits)
+
+    def parameter_names(self) -> dict[int, str]:
+        return self._process.parameter_names()
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        return self._process.parameters
+
+    @property
+    def axes(self) -> dict[str, tuple[str, ...]]:
+        return self._process.axes
+
+
+def edited(states: States, cells: dict[str, dict[Cell, float]]) -> States:
+    """The same states, those that are named with other values in some cells."""
+    try:
+        state = next(states)
+        while True:
+            if state.name in cells:
+                edit(state, cells[state.name])
+            state = yield state
+            state = states.send(state)
+    except StopIteration as stop:
+        return stop.value
+
+
+def edit(state: State, cells: dict[Cell, float]) -> None:
+    """Give a state other values in some cells."""
+    operation = EditedOperation(state.operation, cells)
+    made = state.value
+    state.operation = operation
+    state.value = operation.apply(made)
+
+
+def check_edit(edit: Edit, value: Any, role: str, aside: bool) -> None:
+    """Raises UsageError for an edit that cannot be made: of a text, of what nothing follows from, of
+    a cell that is not there, or with a value that its type does not hold."""
+    where = f"{edit.name}{list(edit.cell) or ''}"
+    if edit.step < 1 and not edit.is_parameter:
+        raise UsageError(f"{edit.name} is of step 0, the preparation: edit batch.X or context instead")
+    if not isinstance(value, Tensor):
+        raise UsageError(f"{edit.name} is text: edit the IDs that are made of it instead")
+    if aside:
+        raise UsageError(f"nothing follows from {edit.name}: edit what it is computed from instead")
+    if ".computed" in edit.name or role == "optimizer" and edit.name.count(".") > 2:
+        raise UsageError(f"{edit.name} is a part: edit the whole, or what it is made of")
+    try:
+        pick(value, edit.cell)
+    except (IndexError, ValueError):
+        raise UsageError(f"there is no cell {where}: the shape is {list(value.shape)}") from None
+    if not value.dtype.is_floating_point and edit.value != int(edit.value):
+        raise UsageError(f"{where} holds whole numbers: give one of these")
