@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from engine.errors import TensorstepError, UsageError
+from engine.service.desk import Desk, seek
 from engine.service.options import Options
 from engine.service.protocol import encode, read_frame
-from engine.service.desk import Desk, seek
 from engine.service.worker import reply_to
 from tests.engine.worked import figure
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from engine.errors import TensorstepError
 from engine.service.client import Client, WorkerError
-from engine.service.protocol import encode, read_frame
 from engine.service.desk import Desk
+from engine.service.protocol import encode, read_frame
 from engine.service.worker import reply_to
 
 
