@@ -96,7 +96,7 @@ def read_folder(path: str, option: str = "--corpus", tell: Tell | None = None) -
         raise UsageError(f"the folder {path!r} holds no .txt file: give {option} one that does")
     documents: list[str] = []
     for file in tracked(files, f"reading {Path(path).name}", len(files), tell):
-        if file.stat().st_size:
+        if file.read_bytes().removeprefix(BOM).strip():  # one without a word is none
             documents += read_documents(str(file), option=option)
     return check_documents(documents, f"the folder {path!r}")
 

@@ -21,9 +21,10 @@ from engine.data.documents import FIELD, check_documents, checked_characters
 from engine.errors import TensorstepError, UsageError
 from engine.progress import Tell, tracked
 
+ONE_SPLIT = r"[\w.-]+(?:\[[^\]]*\])?"  # train, or a slice of it
 SPEC = re.compile(
     r"hub:(?P<id>[\w.-]+(?:/[\w.-]+)?)(?:/(?P<config>[\w.-]+))?(?:@(?P<revision>[\w./-]+))?"
-    r"(?::(?P<split>[\w.-]+(?:\[[^\]]*\])?))?(?::(?P<field>[^:]+))?"
+    rf"(?::(?P<split>{ONE_SPLIT}(?:\+{ONE_SPLIT})*)(?::(?P<field>[^:]+))?)?"
 )
 PATIENCE = 3.0  # seconds to find out whether the hub can be reached
 
@@ -74,13 +75,18 @@ def read_hub(source: HubSource, limit: int | None = None, tell: Tell | None = No
         kept = read_cached(key)
         if kept is not None:
             return Corpus(source.id, kept, rule=EXPERIMENT)
-        go_offline()
     if tell is not None:
         tell(f"asking the hub for {source.id}", 0, None)
-    with told_of(source.id):
-        streaming = limit is not None and online
-        rows = load(source.id, source.config, source.revision, source.split, streaming)
-        texts = texts_of(islice(rows, limit), source.field, source.spec, limit, tell)
+    streaming = limit is not None and online
+    try:
+        with offline(not online), told_of(source.id):
+            rows = load(source.id, source.config, source.revision, source.split, streaming)
+            texts = texts_of(islice(rows, limit), source.field, source.spec, limit, tell)
+    except HubFailed:
+        kept = read_cached(key)
+        if kept is None:
+            raise
+        return Corpus(source.id, kept, rule=EXPERIMENT)
     if streaming:
         write_cached(key, texts)
     return Corpus(source.id, texts, rule=EXPERIMENT)
@@ -88,13 +94,15 @@ def read_hub(source: HubSource, limit: int | None = None, tell: Tell | None = No
 
 def read_parquet(path: str, field: str, limit: int | None, tell: Tell | None) -> list[str]:
     """The texts of a local parquet file. Raises UsageError for a file that is none."""
-    library = datasets_library()
+    import pyarrow
+    import pyarrow.parquet
+
     try:
-        rows = library.load_dataset("parquet", data_files=path, split="train", streaming=True)
-        return texts_of(islice(rows, limit), field, path, limit, tell)
-    except TensorstepError:
-        raise
-    except Exception as error:  # pyarrow and datasets raise what they like
+        with pyarrow.parquet.ParquetFile(path) as file:
+            total = file.metadata.num_rows if limit is None else limit
+            rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+            return texts_of(islice(rows, limit), field, path, total, tell)
+    except (pyarrow.ArrowException, OSError) as error:
         raise UsageError(f"{path!r} is no parquet file: {first_line(error)}") from None
 
 
@@ -132,24 +140,37 @@ def is_reachable() -> bool:
     """Whether the hub answers, found out quickly: `datasets` would try for half a minute."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False
-    if urllib.request.getproxies():
+    if set(urllib.request.getproxies()) - {"no"}:
         return True  # the proxy has to find out
     place = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    port = place.port or (80 if place.scheme == "http" else 443)
     try:
+        port = place.port or (80 if place.scheme == "http" else 443)
         socket.create_connection((place.hostname or "", port), timeout=PATIENCE).close()
-    except OSError:
+    except (OSError, ValueError):  # a port that is no number is a ValueError
         return False
     return True
 
 
-def go_offline() -> None:
-    """Let the libraries take what they have kept at once, instead of trying again and again."""
+class HubFailed(TensorstepError):
+    """The hub, or the way to it, gave nothing."""
+
+
+@contextmanager
+def offline(on: bool) -> Iterator[None]:
+    """Where `on`, the libraries take what they have kept at once, instead of trying the hub again
+    and again; afterwards they may ask it again."""
+    if not on:
+        yield
+        return
     import datasets
     import huggingface_hub
 
-    datasets.config.HF_HUB_OFFLINE = True
-    huggingface_hub.constants.HF_HUB_OFFLINE = True
+    before = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = huggingface_hub.constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager
@@ -162,7 +183,7 @@ def told_of(id: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise no_room(error) from None
-        raise TensorstepError(
+        raise HubFailed(
             f"the hub does not give {id!r} ({first_line(error)}): check the network and the name,"
             " or give a file"
         ) from None

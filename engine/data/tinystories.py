@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from engine.data.cache import read_cached, write_cached
 from engine.data.corpus import Corpus, VocabularyRule
-from engine.data.hub import go_offline, is_reachable, load, told_of
+from engine.data.hub import is_reachable, load, offline, told_of
 from engine.errors import TensorstepError, UsageError
 from engine.progress import Tell, tracked
 
@@ -98,11 +98,10 @@ def is_right(profile: Profile, rows: Sequence[int], texts: Sequence[str]) -> boo
 
 def fetch(rows: Sequence[int], tell: Tell | None) -> list[str]:
     """These rows of the dataset, in this order."""
-    if not is_reachable():
-        go_offline()
-    elif tell is not None:
+    online = is_reachable()
+    if online and tell is not None:
         tell(f"downloading {ID} (about 1 GB, once)", 0, None)
-    with told_of(ID):
+    with offline(not online), told_of(ID):
         table = load(ID, None, REVISION, "train", False)
         if len(table) != ROWS:
             raise TensorstepError(f"{ID!r} has {len(table)} rows here, not the published {ROWS}")

@@ -89,9 +89,11 @@ class CutTokenizer:
         values = dict(fields)
         kind, order = str(values.pop("tensorstep")), str(values.pop("order"))
         itos = values["itos"]
-        if not isinstance(itos, list) or len(set(itos)) != len(itos):
+        if not isinstance(itos, list) or not all(isinstance(token, str) for token in itos):
+            raise ValueError("itos is no list of tokens")
+        stoi = {token: i for i, token in enumerate(itos)}
+        if len(stoi) != len(itos):
             raise ValueError("itos is no list of different tokens")
-        stoi = {str(token): i for i, token in enumerate(itos)}
         return cls(kind, Vocabulary(stoi=stoi, **values), order)  # type: ignore[arg-type]
 
 

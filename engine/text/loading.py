@@ -124,7 +124,7 @@ def read_json(path: Path) -> dict[str, object]:
         fields = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read ({error.strerror}): check it") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UsageError(f"{str(path)!r} is no tokenizer: it is not JSON") from None
     if not isinstance(fields, dict):
         raise UsageError(f"{str(path)!r} is no tokenizer: it holds no JSON object")

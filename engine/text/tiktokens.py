@@ -57,9 +57,14 @@ class TiktokenTokenizer:
         return [self._encoding.decode_single_token_bytes(i) for i in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
-        kept = [i for i in inside(ids, len(self)) if i not in (self.pad_id, self.eos_id)]
-        text: str = self._encoding.decode(kept)
-        return text
+        kept = [self._ordinary.get(i, b"") for i in inside(ids, len(self))]
+        return b"".join(kept).decode("utf-8", errors="replace")
+
+    @cached_property
+    def _ordinary(self) -> dict[int, bytes]:
+        """The bytes of every ID that is neither special nor unused."""
+        pieces = self._encoding.token_byte_values()
+        return {self._encoding.encode_single_token(piece): piece for piece in pieces}
 
     def fingerprint(self) -> str:
         """SHA-256 of the bytes of every rank: equal for the same encoding on two machines."""

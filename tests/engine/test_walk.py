@@ -252,7 +252,11 @@ def test_a_generation_ends():
     [
         (-1, None, "there is no step -1: steps are counted from 0"),
         (3, None, "there is no step 3: generation ended at step 2 .*the budget of 2 new tokens"),
-        (1, "weight", "no state of step 1 of the generation map is called 'weight': they are context"),
+        (
+            1,
+            "weight",
+            "no state of step 1 of the generation .* is called 'weight': they are context",
+        ),
         (0, "logits", "no state of step 0 .* is called 'logits': they are prompt, tokens, history"),
     ],
 )
