@@ -187,16 +187,18 @@ def edit(state: State, cells: dict[Cell, float]) -> None:
 
 
 def check_edit(edit: Edit, value: Any, role: str, aside: bool) -> None:
-    """Raises UsageError for an edit that cannot be made: of a text, of what nothing follows from, of
-    a cell that is not there, or with a value that its type does not hold."""
+    """Raises UsageError for an edit that cannot be made: of a text, of what nothing follows from,
+    of a cell that is not there, or with a value that its type does not hold."""
     where = f"{edit.name}{list(edit.cell) or ''}"
     if edit.step < 1 and not edit.is_parameter:
-        raise UsageError(f"{edit.name} is of step 0, the preparation: edit batch.X or context instead")
+        raise UsageError(
+            f"{edit.name} is of step 0, the preparation: edit batch.X or context instead"
+        )
     if not isinstance(value, Tensor):
         raise UsageError(f"{edit.name} is text: edit the IDs that are made of it instead")
     if aside:
         raise UsageError(f"nothing follows from {edit.name}: edit what it is computed from instead")
-    if ".computed" in edit.name or role == "optimizer" and edit.name.count(".") > 2:
+    if ".computed" in edit.name or (role == "optimizer" and edit.name.count(".") > 2):
         raise UsageError(f"{edit.name} is a part: edit the whole, or what it is made of")
     try:
         pick(value, edit.cell)

@@ -31,7 +31,7 @@ from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
 from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, Pane, line, wrapped
 from tui.widgets.map import MapPane
-from tui.widgets.table import TensorTable
+from tui.widgets.table import VIEWS, TensorTable
 
 NAME = "tensorstep  "
 SAID = 4  # lines of a sentence above the footer
@@ -132,7 +132,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         """To a state, and there to a cell. Raises UsageError where there is none."""
         await self.walker.seek(place)
         if place.cell is not None and self.walker.state is not None:
-            self.table.open(self.walker.state, self.walker.walk)
+            self.table.open(self.walker.state, (*self.walker.walk, *self.walker.standing["edits"]))
             if not self.table.put(list(place.cell)):
                 shape = self.walker.state["shape"]
                 raise UsageError(f"there is no cell {list(place.cell)}: the shape is {shape}")
@@ -205,6 +205,9 @@ class Tensorstep(Keys, inherit_bindings=False):
             parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
         if walker.state is not None:
             parts += [f"step {walker.state['step']}", walker.state["stage"]]
+        if walker.standing["edits"]:
+            count = len(walker.standing["edits"])
+            parts.append(f"what if: {count} edit{'' if count == 1 else 's'}")
         loss = walker.standing["loss"]
         if walker.state is not None and walker.state["step"] != walker.standing["step"]:
             loss = None  # what is looked at beside the walk is of another step
@@ -244,8 +247,10 @@ class Tensorstep(Keys, inherit_bindings=False):
         walker, table = self.walker, self.table
         if walker.state is None:
             return
+        if not walker.standing["edits"]:
+            table.shows = VIEWS[0]
         if table.state is not walker.state:
-            table.open(walker.state, walker.walk)
+            table.open(walker.state, (*walker.walk, *walker.standing["edits"]))
         self.lay_out()
         if walker.kind == TRAINING:
             losses = await walker.losses()

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from engine.errors import UsageError
 from engine.maps import GENERATION, TRAINING
 from engine.service.options import SEED, Options
+from tui.places import edit_of
 
 DESCRIPTION = """\
 Step through everything a language model computes, key by key.
@@ -175,6 +176,14 @@ def walk_options() -> Parser:
     add("--clip", type=float, metavar="X", help="the largest norm of all gradients together")
     add("--train-steps", type=int, metavar="N", help="training steps before generating (1)")
     add("--prompt", metavar="TEXT", help="the text to continue")
+    add(
+        "--set",
+        type=edit_of,
+        action="append",
+        dest="edits",
+        metavar="STATE:CELL=VALUE",
+        help="what if a cell were another; STEP:STATE:CELL for a step other than 1",
+    )
     add("--draw", type=float, metavar="X", help="the same draw, 0 to 1, for every token")
     return made
 

@@ -55,12 +55,14 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
         work = headless.print_tokens(text, names_of(given.names), named, given.json)
     elif given.command == "explain":
         place = Place(given.step if given.step is not None else 1, given.what, given.at)
-        work = headless.print_explanation(given.map, options, place, given.step is None, given.json)
+        either, edits = given.step is None, getattr(given, "edits", None)
+        work = headless.print_explanation(given.map, options, place, either, given.json, edits)
     elif given.command == "corpus":
         work = headless.print_audit(options, given.json)
     else:
         last = given.steps if given.what == "generate" else given.steps or 1
-        work = headless.print_states(given.what, options, last, given.json, given.max_values)
+        edits = getattr(given, "edits", None)
+        work = headless.print_states(given.what, options, last, given.json, given.max_values, edits)
     try:
         asyncio.run(work)
     except BrokenPipeError:  # `| head` has seen enough

@@ -26,9 +26,11 @@ ROLES = {
 class Heading:
     """The heading of one state in a table of so many cells' width."""
 
-    def __init__(self, state: dict[str, Any], width: int, glyphs: Glyphs, active: bool):
+    def __init__(
+        self, state: dict[str, Any], width: int, glyphs: Glyphs, active: bool, shows: str = ""
+    ):
         self.state, self.width, self.glyphs, self.active = state, width, glyphs, active
-        self.name = shown(state["name"], glyphs.ascii)
+        self.name = shown(state["name"], glyphs.ascii) + shows
         # the role goes to the second line where a long name leaves it no room
         self.role = ROLES[state["role"]]
         self.role_below = cell_len(self.name) + len(self.role) + 2 > width

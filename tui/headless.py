@@ -19,7 +19,7 @@ from tui.corpora import audit_lines, columns_of, heading_of
 from tui.explanations import explanation_lines
 from tui.glyphs import ASCII, UNICODE, folded, glyphs_for
 from tui.pace import Pace
-from tui.places import Place
+from tui.places import Place, WrittenEdit
 from tui.plain import shown
 
 WIDTH = 79  # of a line of output
@@ -43,7 +43,12 @@ async def worker() -> AsyncIterator[Client]:
 
 
 async def print_states(
-    what: str, options: Options, steps: int | None, as_json: bool, max_values: int
+    what: str,
+    options: Options,
+    steps: int | None,
+    as_json: bool,
+    max_values: int,
+    edits: list[WrittenEdit] | None = None,
 ) -> None:
     """Print every state of the steps asked for: one JSON object a line, or a readable listing.
 
@@ -52,6 +57,7 @@ async def print_states(
     async with worker() as client:
         await client.ask("open", options=options.to_json())
         where = {"map": KINDS[what], "model": options.model}
+        await apply(client, where, edits)
         write = print_json if as_json else print_readable
         while True:
             state = await client.ask("dump", **where, max_values=max_values)
@@ -85,8 +91,24 @@ async def print_tokens(
             sys.stdout.write("".join(f"    {line}\n" for line in lines) + "\n")
 
 
+async def apply(client: Client, where: dict[str, str], edits: list[WrittenEdit] | None) -> None:
+    """Make edits, one after the other, and go back to the beginning."""
+    for edit in edits or []:
+        place = {"step": edit.place.step, "name": edit.place.name}
+        await client.ask("move", **where, how="seek", **place)
+        cell = list(edit.place.cell or ())
+        await client.ask("edit", **where, **place, cell=cell, value=edit.value)
+    if edits:
+        await client.ask("move", **where, how="seek", step=0)
+
+
 async def print_explanation(
-    kind: str, options: Options, place: Place, either: bool, as_json: bool
+    kind: str,
+    options: Options,
+    place: Place,
+    either: bool,
+    as_json: bool,
+    edits: list[WrittenEdit] | None = None,
 ) -> None:
     """Print where a cell comes from; `either`: in step 1, or in step 0 where that has none such.
 
@@ -95,6 +117,7 @@ async def print_explanation(
     async with worker() as client:
         await client.ask("open", options=options.to_json())
         where = {"map": kind, "model": options.model}
+        await apply(client, where, edits)
         name, step = place.name, place.step
         try:
             await client.ask("move", **where, how="seek", step=step, name=name)

@@ -277,6 +277,33 @@ class Keys(App[int], inherit_bindings=False):
             file.write(text + "\n")
         self.say(f"too much for a terminal's clipboard: written to {file.name}")
 
+    def action_what_if(self) -> None:
+        state = self.walker.state
+        if state is None or state["kind"] == "text":
+            self.say("a text cannot be edited: edit the IDs that are made of it")
+            return
+        cell = ",".join(map(str, self.table.cell))
+        question = f"{state['name']}[{cell}] =" if cell else f"{state['name']} ="
+        hint = "another number, or a token where it is an ID"
+        self.prompt = Prompt(question, hint, self.edit_as_typed)
+        self.show_prompt()
+
+    def edit_as_typed(self, text: str | None) -> None:
+        self.say("")
+        if text is not None:
+            cell = self.table.cell
+            self.walker.later(lambda: self.walker.edit(cell, text))
+
+    def action_undo(self) -> None:
+        self.walker.later(self.walker.undo)
+
+    def action_compare(self) -> None:
+        if not self.walker.standing["edits"]:
+            self.say("nothing was edited: w edits the cell under the cursor")
+            return
+        shows = self.table.change_view()
+        self.say("after - before" if shows == "difference" else f"{shows} the edits")
+
     # --- where a number comes from ----------------------------------------------------------
 
     def action_enter(self) -> None:

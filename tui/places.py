@@ -14,6 +14,30 @@ class Place:
     cell: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True)
+class WrittenEdit:
+    """A cell set to another value, as it is written: 1:weights:0,0,2=0.5."""
+
+    place: Place
+    value: str
+
+
+def edit_of(text: str) -> WrittenEdit:
+    """The edit written as STEP:STATE:CELL=VALUE, or STATE:CELL=VALUE for step 1.
+
+    Raises UsageError, in one sentence, for anything else.
+    """
+    where, sign, value = text.rpartition("=")
+    if not sign or not where.strip() or not value.strip():
+        raise UsageError(f"{text!r} is no edit: write STATE:CELL=VALUE, such as weights:0,0,2=0.5")
+    place = place_of(where if where.strip()[:1].isdigit() else f"1:{where}")
+    if place.name is None:
+        raise UsageError(
+            f"{text!r} names no state: write STATE:CELL=VALUE, such as weights:0,0,2=0.5"
+        )
+    return WrittenEdit(place, value.strip())
+
+
 def place_of(text: str) -> Place:
     """The place written as STEP, STEP:STATE or STEP:STATE:CELL.
 

@@ -58,6 +58,7 @@ class Walker:
         self.working = False  # whether the worker tells of work that takes long
         self.state: dict[str, Any] | None = None
         self.standing: dict[str, Any] = {"step": 0, "stages": [], "loss": None, "losses": 0}
+        self.standing["edits"] = []
         self.detour: tuple[list[str], int, int] | None = None
         self.jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._losses: dict[str, Any] = {"losses": [], "first": 1}
@@ -201,6 +202,26 @@ class Walker:
         self.take(answer)
         self.say("", False)
 
+    # --- what if ------------------------------------------------------------------------------
+
+    async def edit(self, cell: list[int], value: str) -> None:
+        """Set a cell of what is shown to another value; what follows from it is made again."""
+        shown = self._shown
+        self.take(await self.ask("edit", **shown, cell=cell, value=value))
+        if self.detour is None:
+            self.take(await self.ask("move", how="seek", **shown))
+        else:
+            self.take(await self.ask("look", **shown))
+        self.say("edited: = shows before and difference, u takes it back", False)
+
+    async def undo(self) -> None:
+        """Take the last edit back."""
+        answer = await self.ask("undo")
+        self.detour = None
+        self.take(answer)
+        told = "the last edit is taken back" if answer["undone"] else "nothing was edited: w edits"
+        self.say(told, False)
+
     # --- reading ------------------------------------------------------------------------------
 
     @property
@@ -214,6 +235,7 @@ class Walker:
         rows: tuple[int, int],
         columns: tuple[int, int],
         order: tuple[int, bool] | None,
+        view: str,
         turned: bool,
     ) -> Slice:
         """Rows and columns of what is shown, as the table has them (`turned`: the other way); the
@@ -230,6 +252,7 @@ class Walker:
             rows=rows,
             columns=columns,
             order=ranked,
+            view=view,
         )
         return Slice.of(header, payload, turned)
 

@@ -103,14 +103,16 @@ def table(
     rows: tuple[int, int],
     columns: tuple[int, int],
     order: tuple[int, int, bool] | None = None,
+    value: Any = None,
 ) -> tuple[dict[str, Any], bytes]:
     """The visible cells of a state: `fixed` picks one index for each axis but the last two, `rows`
     and `columns` are half-open ranges. Returns a header and the cells' bytes, row after row.
 
     order  sorts along an axis (0 rows, 1 columns) by the values at an index of the other, falling
            or rising; the header's `index` then has the numbers of those that are seen
+    value  other values than the state's own, in the same shape
     """
-    value = record.value
+    value = record.value if value is None else value
     if isinstance(value, Sequence):
         texts = [value] if isinstance(value, str) else list(value[rows[0] : rows[1]])
         texts = [shortened(text) for text in texts]

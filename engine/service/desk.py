@@ -12,6 +12,9 @@ from engine.progress import Tell
 Answer = dict[str, Any] | tuple[dict[str, Any], bytes]
 
 
+AFTER, BEFORE, DIFFERENCE = VIEWS = ("after", "before", "difference")
+
+
 class Desk:
     """Answers requests. Importing tensors waits for the first one, so that starting is quick.
 
@@ -31,6 +34,8 @@ class Desk:
             "move": self.move,
             "parameters": self.parameters,
             "table": self.table,
+            "edit": self.edit,
+            "undo": self.undo,
             "summary": self.summary,
             "find_token": self.find_token,
             "explain": self.explain,
@@ -78,11 +83,22 @@ class Desk:
 
     def look(self, map: str, model: str, name: str | None = None, step: int = 0) -> Answer:
         """The state under the cursor, or the one of that name."""
+        return self._look(map, model, name, step)
+
+    def _look(self, map: str, model: str, name: str | None = None, step: int = 0) -> dict[str, Any]:
         from engine.service.describe import describe, standing
 
         walk = self._walk(map, model)
         record = walk.current if name is None else self._record(walk, name, step)
-        return {"state": describe(walk, record), "standing": standing(walk), "moved": True}
+        told = standing(walk) | {"edits": self._edits(map, model)}
+        return {"state": describe(walk, record), "standing": told, "moved": True}
+
+    def _edits(self, map: str, model: str) -> list[str]:
+        """The edits of a walk, as they are written."""
+        return [
+            f"{edit.step}:{edit.name}:{','.join(str(i) for i in edit.cell)}={edit.value:g}"
+            for edit in self._session.edits(map, model)
+        ]
 
     def move(
         self, map: str, model: str, how: str, step: int = 0, name: str | None = None
@@ -104,7 +120,7 @@ class Desk:
             raise UsageError(f"there is no way {how!r} to move")
         return {
             "state": describe(walk, record or walk.current),
-            "standing": standing(walk),
+            "standing": standing(walk) | {"edits": self._edits(map, model)},
             "moved": moved,
             "beside": record is not None,
             "ended": None if moved else walk.process.ended(walk.cursor.step),
@@ -126,6 +142,7 @@ class Desk:
         rows: list[int],
         columns: list[int],
         order: list[Any] | None = None,
+        view: str = AFTER,
     ) -> Answer:
         """The visible cells of a state: see `describe.table`."""
         from engine.service.describe import table
@@ -136,7 +153,52 @@ class Desk:
         first, end = rows
         left, right = columns
         ordered = None if order is None else (int(order[0]), int(order[1]), bool(order[2]))
-        return table(walk, record, tokens, fixed, (first, end), (left, right), ordered)
+        value = self._seen(map, model, record, view)
+        return table(walk, record, tokens, fixed, (first, end), (left, right), ordered, value)
+
+    def _seen(self, map: str, model: str, record: Any, view: str) -> Any:
+        """What is shown of an edited walk: its own values, those without the edits, or how much
+        they differ."""
+        if view == AFTER:
+            return record.value
+        walk = self._session.walk(map, model, original=True)
+        before = seek(walk, record.step, record.name) or walk.current
+        if view == BEFORE or record.kind == "text" or before.shape != record.shape:
+            return before.value
+        if record.value.dtype.is_floating_point:
+            return record.value - before.value
+        return record.value[:] - before.value[:] if record.shape else record.value - before.value
+
+    def edit(
+        self, map: str, model: str, name: str, step: int, cell: list[int], value: str
+    ) -> Answer:
+        """Another value in one cell: everything after it is computed again. A cell that holds an ID
+        takes a token, too."""
+        from engine.whatif import Edit
+
+        number = self._number(map, model, name, step, value)
+        self._session.edit(map, model, Edit(step, name, tuple(cell), number))
+        return self.look(map, model)
+
+    def _number(self, map: str, model: str, name: str, step: int, value: str) -> float:
+        from engine.service.describe import ID_STATES
+
+        tokens = self._session.prepared.tokenizer.itos
+        try:
+            number = float(value)
+        except ValueError:
+            if name not in ID_STATES or value not in tokens:
+                what = "a number, or a token of the vocabulary" if name in ID_STATES else "a number"
+                raise UsageError(f"{value!r} is no value of {name}: give {what}") from None
+            number = float(tokens.index(value))
+        if name in ID_STATES and not 0 <= number < len(tokens):
+            raise UsageError(f"ID {value} is not in a vocabulary of {len(tokens)}")
+        return number
+
+    def undo(self, map: str, model: str) -> Answer:
+        """The last edit taken back."""
+        undone = self._session.undo(map, model)
+        return {**self._look(map, model), "undone": undone is not None}
 
     def summary(self, map: str, model: str, name: str, step: int) -> Answer:
         """How a state's cells are spread: see `describe.summary`."""

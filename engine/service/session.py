@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from engine.data.documents import WORKED_SENTENCE
@@ -20,6 +22,7 @@ from engine.states import drain
 from engine.training.optimizers import rule_named
 from engine.training.trainer import Rows, Training
 from engine.walk import Walk
+from engine.whatif import Edit, EditedProcess, check_edit
 
 WORKED_ROWS = (2, 3)
 WORKED_PROMPT = "Lily found"
@@ -37,15 +40,58 @@ class Session:
         self.worked = corpus.texts == [WORKED_SENTENCE]
         self.prepared: Prepared = prepare(corpus, options.context, options.tokenizer, tell)
         self._walks: dict[tuple[str, str], Walk] = {}
+        self._edited: dict[tuple[str, str], Walk] = {}
+        self._edits: dict[tuple[str, str], list[Edit]] = {}
         self.batches()  # rows that are not there are told at once
 
-    def walk(self, kind: str, model: str | None = None) -> Walk:
-        """The walk on a map ("training", "generation") of a model; the same one every time."""
-        model = model or self.options.model
-        key = (kind, model)
+    def walk(self, kind: str, model: str | None = None, original: bool = False) -> Walk:
+        """The walk on a map ("training", "generation") of a model, with its edits unless it is the
+        `original` that is asked for; the same one every time."""
+        key = (kind, model or self.options.model)
+        if key in self._edited and not original:
+            return self._edited[key]
         if key not in self._walks:
-            self._walks[key] = Walk(self._process(kind, model))
+            self._walks[key] = Walk(self._process(*key))
         return self._walks[key]
+
+    # --- what if ----------------------------------------------------------------------------
+
+    def edits(self, kind: str, model: str) -> list[Edit]:
+        """The edits of a walk, in the order in which they were made."""
+        return self._edits.get((kind, model), [])
+
+    def edit(self, kind: str, model: str, edit: Edit) -> None:
+        """One more edit. Raises UsageError for one that cannot be made."""
+        walk = self.walk(kind, model)
+        record = walk.record(edit.name, edit.step) if 0 <= edit.step <= walk.frontier else None
+        if record is None:
+            raise UsageError(f"no state of step {edit.step} of the {kind} map is {edit.name!r}")
+        check_edit(edit, record.value, record.role, record.aside)
+        self._branch(kind, model, [*self.edits(kind, model), edit])
+
+    def undo(self, kind: str, model: str) -> Edit | None:
+        """Take the last edit back. Returns it, or None where there is none."""
+        edits = self.edits(kind, model)
+        if not edits:
+            return None
+        self._branch(kind, model, edits[:-1])
+        return edits[-1]
+
+    def _branch(self, kind: str, model: str, edits: list[Edit]) -> None:
+        """The walk with these edits, made as far as the one that it takes the place of."""
+        key = (kind, model)
+        here = self.walk(kind, model)
+        at, name = here.cursor, here.current.name
+        self._edited.pop(key, None)
+        self._edits[key] = edits
+        original = self.walk(kind, model)
+        walk = original
+        if edits:
+            process = EditedProcess(original.process.replica(), tuple(edits))
+            walk = original.branch(process, min(edit.first_step for edit in edits))
+            self._edited[key] = walk
+        with contextlib.suppress(UsageError):  # an edited generation may end before
+            walk.seek(at.step, name)
 
     def _process(self, kind: str, model: str) -> Process:
         if kind == TRAINING:

@@ -151,8 +151,8 @@ def read_vocab_and_merges(vocab: Path, merges: Path) -> BPETokenizer:
     lacking = set(BYTES) - set(known)
     if lacking:
         raise UsageError(
-            f"{str(vocab)!r} lacks {len(lacking)} of the 256 bytes, so that text would be lost: it is"
-            " no byte-level BPE"
+            f"{str(vocab)!r} lacks {len(lacking)} of the 256 bytes, so that text would be lost:"
+            " it is no byte-level BPE"
         )
     encoder.add_special_tokens([n for n in dict.fromkeys(sum(NAMES.values(), ())) if n in known])
     return BPETokenizer(encoder, str(vocab.parent), BYTE_LEVEL, FILED)

@@ -25,6 +25,7 @@ from tui.widgets.lines import CURSOR, DIM, PLAIN, STRONG, WARN, Pane, line
 HEAD = 4  # lines above the rows: name, shape, example, column labels
 FOOT = 2  # lines below: blank, the cell under the cursor
 LABEL = 14  # cells a row label takes where it is a token
+VIEWS = ("after", "before", "difference")  # what is shown of a walk with edits
 INDEX = 6  # and where it is a number
 TOKEN = 14  # cells an ID with its token takes
 
@@ -36,6 +37,7 @@ class View(NamedTuple):
     rows: tuple[int, int]
     columns: tuple[int, int]
     order: tuple[int, bool] | None  # rows sorted by a column, falling or rising
+    shows: str  # after, before or difference, where cells were edited
 
 
 class TensorTable(Pane):
@@ -55,6 +57,7 @@ class TensorTable(Pane):
         self.chosen = 0  # which of the leading axes < and > move along
         self.row = self.column = self.first_row = self.first_column = 0
         self.order: tuple[int, bool] | None = None
+        self.shows = VIEWS[0]
         self.format = FORMATS[0]
         self.heated = False
         self.summary: dict[str, Any] | None = None
@@ -95,7 +98,7 @@ class TensorTable(Pane):
         """Which cells are to be seen now."""
         rows = (self.first_row, min(self.height, self.first_row + self.rows_seen))
         columns = (self.first_column, min(self.width, self.first_column + self.columns_seen))
-        return View(tuple(self.fixed), rows, columns, self.order)
+        return View(tuple(self.fixed), rows, columns, self.order, self.shows)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -248,6 +251,12 @@ class TensorTable(Pane):
         self.format = FORMATS[(FORMATS.index(self.format) + 1) % len(FORMATS)]
         self.moved()
 
+    def change_view(self) -> str:
+        """After the edits, before them, the difference. Returns what is shown now."""
+        self.shows = VIEWS[(VIEWS.index(self.shows) + 1) % len(VIEWS)]
+        self.moved()
+        return self.shows
+
     def change_heat(self) -> None:
         self.heated = not self.heated
         self.moved()
@@ -276,7 +285,8 @@ class TensorTable(Pane):
     def draw(self) -> None:
         if self.state is None:
             return
-        heading = Heading(self.state, self.size.width, self.glyphs, self.active)
+        shows = "" if self.shows == VIEWS[0] else f" ({self.shows})"
+        heading = Heading(self.state, self.size.width, self.glyphs, self.active, shows)
         labelled = bool(self.state["shape"])  # one number or text has nothing above it
         lines = [heading.title(), heading.shape(self.fixed, self.chosen)]
         current = self.current
@@ -298,7 +308,12 @@ class TensorTable(Pane):
 
     def summary_line(self) -> Text:
         """How all cells are spread, or what the heat means; and in which order the rows are."""
-        if self.summary_of != self.of or self.summary is None or not (self.state or {})["shape"]:
+        if (
+            self.shows != VIEWS[0]
+            or self.summary_of != self.of
+            or self.summary is None
+            or not (self.state or {})["shape"]
+        ):
             return line()
         heat = self.heat
         text = summary_line(self.summary) if heat is None else heat.legend(self.glyphs)
