@@ -225,6 +225,13 @@ class History:
             self._listed[step] = records
             self._listed.move_to_end(step, last=False)
 
+    def beginning(self) -> tuple[Process, int]:
+        """A replica of its own that stands where the first step begins, and that step's number."""
+        first = self.begins if self.before is not None else 1
+        replica = self.process.replica()
+        replica.restore(self._snapshots.before(first))
+        return replica, first
+
     def stand_before(self, step: int) -> Process:
         """A replica that stands where `step` begins."""
         if self._twin is None:

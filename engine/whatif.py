@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import UsageError
-from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term, pick
+from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term
 from engine.processes import Process, Snapshot
 from engine.states import State, States, splice
 
@@ -200,9 +200,8 @@ def check_edit(edit: Edit, value: Any, role: str, aside: bool) -> None:
         raise UsageError(f"nothing follows from {edit.name}: edit what it is computed from instead")
     if ".computed" in edit.name or (role == "optimizer" and edit.name.count(".") > 2):
         raise UsageError(f"{edit.name} is a part: edit the whole, or what it is made of")
-    try:
-        pick(value, edit.cell)
-    except (IndexError, ValueError):
-        raise UsageError(f"there is no cell {where}: the shape is {list(value.shape)}") from None
+    fits = len(edit.cell) == len(value.shape)
+    if not fits or not all(0 <= i < n for i, n in zip(edit.cell, value.shape, strict=True)):
+        raise UsageError(f"there is no cell {where}: the shape is {list(value.shape)}")
     if not value.dtype.is_floating_point and edit.value != int(edit.value):
         raise UsageError(f"{where} holds whole numbers: give one of these")

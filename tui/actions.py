@@ -73,6 +73,8 @@ ACTIONS = (
     ),
     Action("undo", "u", "u", "take the last edit back"),
     Action("compare", "equals_sign", "=", "after the edits, before them, the difference", "table"),
+    Action("follow", "F", "F", "follow this parameter over the steps", "table"),
+    Action("norms", "V", "V", "every parameter at a glance: norms, update ratios"),
     Action("slice_axis", "a", "a", "choose the axis that < and > move along", "table"),
     Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
     Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),
@@ -142,6 +144,14 @@ CORPUS_ACTIONS = (
     ),
     Action("corpus.help", "question_mark", "?", "this help", brief="help", call="help"),
     Action("corpus.close", "escape,q", "escape", "back to the walk", brief="close", call="close"),
+)
+FOLLOW_ACTIONS = (
+    Action("follow.down", "down,j", "down up", "scroll", brief="scroll", call="scroll(1)"),
+    Action("follow.up", "up,k", "", "scroll up", call="scroll(-1)"),
+    Action("follow.page", "pagedown,space", "", "a page", call="scroll(10)"),
+    Action("follow.page_up", "pageup", "", "a page up", call="scroll(-10)"),
+    Action("follow.help", "question_mark", "?", "this help", brief="help", call="help"),
+    Action("follow.close", "escape,q", "escape", "close", brief="close", call="close"),
 )
 COMPARE_ACTIONS = (
     Action(

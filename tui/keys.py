@@ -304,6 +304,22 @@ class Keys(App[int], inherit_bindings=False):
         shows = self.table.change_view()
         self.say("after - before" if shows == "difference" else f"{shows} the edits")
 
+    def action_follow(self) -> None:
+        from tui.screens.follow import FollowScreen
+
+        state = self.walker.state
+        name = followed(state["name"]) if state is not None else None
+        if state is None or name is None or not state["shape"]:
+            self.say("follow a cell of a parameter, its gradient or its update")
+        else:
+            self.push_screen(FollowScreen(self.walker, self.glyphs, name, self.table.cell))
+
+    def action_norms(self) -> None:
+        from tui.screens.follow import NormsScreen
+
+        if self.walker.ready:
+            self.push_screen(NormsScreen(self.walker, self.glyphs))
+
     # --- where a number comes from ----------------------------------------------------------
 
     def action_enter(self) -> None:
@@ -390,3 +406,13 @@ def lens_back(name: str) -> list[str]:
     """What a gradient is of: a state of the step, or a stored parameter."""
     bare = name.removeprefix("gradients.").removeprefix("clipped.")
     return [bare, f"parameters.{bare}"]
+
+
+def followed(name: str) -> str | None:
+    """The parameter that a state is, or is of; None for one that is of none."""
+    for prefix in ("parameters.", "gradients.clipped.", "gradients.", "update."):
+        if name.startswith(prefix):
+            bare = name.removeprefix(prefix)
+            whole, _, part = bare.rpartition(".")
+            return whole if whole.count(".") and part not in ("weight", "bias") else bare
+    return None

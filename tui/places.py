@@ -30,7 +30,8 @@ def edit_of(text: str) -> WrittenEdit:
     where, sign, value = text.rpartition("=")
     if not sign or not where.strip() or not value.strip():
         raise UsageError(f"{text!r} is no edit: write STATE:CELL=VALUE, such as weights:0,0,2=0.5")
-    place = place_of(where if where.strip()[:1].isdigit() else f"1:{where}")
+    step = 0 if where.strip().startswith("parameters.") else 1  # so that step 1 is with it
+    place = place_of(where if where.strip()[:1].isdigit() else f"{step}:{where}")
     if place.name is None:
         raise UsageError(
             f"{text!r} names no state: write STATE:CELL=VALUE, such as weights:0,0,2=0.5"

@@ -34,6 +34,8 @@ class Desk:
             "move": self.move,
             "parameters": self.parameters,
             "table": self.table,
+            "follow": self.follow,
+            "norms": self.norms,
             "edit": self.edit,
             "undo": self.undo,
             "summary": self.summary,
@@ -199,6 +201,19 @@ class Desk:
         """The last edit taken back."""
         undone = self._session.undo(map, model)
         return {**self._look(map, model), "undone": undone is not None}
+
+    def follow(self, map: str, model: str, name: str, cell: list[int]) -> Answer:
+        """What a cell of a parameter did in every step that has ended."""
+        walk = self._walk(map, model)
+        follower = self._session.follower(map, model, name, tuple(cell))
+        return {"rows": follower.up_to(walk.ended_step, self._tell)}
+
+    def norms(self, map: str, model: str, step: int) -> Answer:
+        """All parameters at a glance, in a step that has ended (the last one, where it has not)."""
+        from engine.follow import norms
+
+        walk = self._walk(map, model)
+        return norms(walk, min(step, walk.ended_step))
 
     def summary(self, map: str, model: str, name: str, step: int) -> Answer:
         """How a state's cells are spread: see `describe.summary`."""

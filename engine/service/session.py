@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import torch
 
@@ -11,6 +12,7 @@ from engine.data.preparation import Prepared, prepare
 from engine.data.sampling import EpochRows, FixedRows, SampledRows
 from engine.data.split import TRAIN
 from engine.errors import UsageError
+from engine.follow import Follower
 from engine.generation.decoding import Chooser, FixedDraw, Greedy, SeededDraws
 from engine.generation.generator import Generation
 from engine.maps import GENERATION, TRAINING
@@ -41,6 +43,7 @@ class Session:
         self.prepared: Prepared = prepare(corpus, options.context, options.tokenizer, tell)
         self._walks: dict[tuple[str, str], Walk] = {}
         self._edited: dict[tuple[str, str], Walk] = {}
+        self._followers: dict[tuple[Any, ...], Follower] = {}
         self._edits: dict[tuple[str, str], list[Edit]] = {}
         self.batches()  # rows that are not there are told at once
 
@@ -53,6 +56,13 @@ class Session:
         if key not in self._walks:
             self._walks[key] = Walk(self._process(*key))
         return self._walks[key]
+
+    def follower(self, kind: str, model: str, name: str, cell: tuple[int, ...]) -> Follower:
+        """The follower of a cell of a parameter; the same one until an edit."""
+        key = (kind, model, name, cell)
+        if key not in self._followers:
+            self._followers[key] = Follower(self.walk(kind, model), name, cell)
+        return self._followers[key]
 
     # --- what if ----------------------------------------------------------------------------
 
@@ -84,6 +94,7 @@ class Session:
         at, name = here.cursor, here.current.name
         self._edited.pop(key, None)
         self._edits[key] = edits
+        self._followers.clear()
         original = self.walk(kind, model)
         walk = original
         if edits:

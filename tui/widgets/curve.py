@@ -45,22 +45,7 @@ class LossCurve(Lines):
 
     def plot(self, columns: int, rows: int) -> list[Text]:
         """The curve in `rows` lines."""
-        points = averaged(self.losses, columns)
-        finite = [point for point in points if math.isfinite(point)]
-        low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
-        here = (self.step - self.first) * len(points) // max(1, len(self.losses))
-        lines = []
-        for y in range(rows):
-            parts = []
-            for x, point in enumerate(points):
-                at = row_of(point, low, high, rows)
-                style = HERE if x == here else PLAIN
-                parts.append((self.glyphs.point if at == y else " ", style))
-            label = f"{high:.4f}" if y == 0 else f"{low:.4f}" if y == rows - 1 else ""
-            if rows == 1 or low == high:
-                label = f"{high:.4f}" if y == rows // 2 else ""
-            lines.append(line((label.rjust(AXIS - 1), DIM), (self.glyphs.bar, DIM), *parts))
-        return lines
+        return plotted(self.losses, columns, rows, self.step - self.first, self.glyphs)
 
     def steps_line(self, columns: int) -> Text:
         """Which steps are drawn, and the loss of the one under the cursor."""
@@ -72,6 +57,25 @@ class LossCurve(Lines):
         if self.first <= self.step <= last:
             text += f"   at {self.step}: {self.losses[self.step - self.first]:.6f}"
         return line((" " * AXIS + text, DIM))
+
+
+def plotted(values: list[float], columns: int, rows: int, at: int, glyphs: Glyphs) -> list[Text]:
+    """A curve of values in `rows` lines and at most `columns` points, one of them marked."""
+    points = averaged(values, columns)
+    finite = [point for point in points if math.isfinite(point)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    here = at * len(points) // max(1, len(values))
+    lines = []
+    for y in range(rows):
+        parts = []
+        for x, point in enumerate(points):
+            drawn = row_of(point, low, high, rows) == y
+            parts.append((glyphs.point if drawn else " ", HERE if x == here else PLAIN))
+        label = f"{high:.4f}" if y == 0 else f"{low:.4f}" if y == rows - 1 else ""
+        if rows == 1 or low == high:
+            label = f"{high:.4f}" if y == rows // 2 else ""
+        lines.append(line((label.rjust(AXIS - 1), DIM), (glyphs.bar, DIM), *parts))
+    return lines
 
 
 def averaged(values: list[float], columns: int) -> list[float]:
