@@ -50,8 +50,11 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
 
     if given.command == "tokenize":
         named = None if options.worked else options
-        text = sys.stdin.read() if given.what == "-" else given.what
-        work = headless.print_tokens(text, names_of(given.names), named, given.json)
+        text = sys.stdin.read().removeprefix("\ufeff") if given.what == "-" else given.what
+        names = names_of(given.names)
+        if names is None and "tokenizer" in vars(given):
+            names = [given.tokenizer]
+        work = headless.print_tokens(text, names, named, given.json)
     elif given.command == "corpus":
         work = headless.print_audit(options, given.json)
     else:
