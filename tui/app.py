@@ -105,7 +105,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.give_keys(self.table)
         self.lay_out()
         self.draw_frame()
-        self.say("loading the model ...")
+        own = self.walker.options.corpus or self.walker.options.text
+        self.say("reading the texts ..." if own else "loading the model ...")
         self.call_after_refresh(self.start_walking)
 
     def start_walking(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 from engine.errors import TensorstepError, UsageError
 from engine.service.options import Options
@@ -12,6 +14,9 @@ from tui.arguments import names_of, options_of, parse
 from tui.limits import SMALLEST
 from tui.places import Place
 from tui.plain import shown
+
+
+Work = Coroutine[Any, Any, None]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -47,27 +52,50 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
     """What needs no screen."""
     import asyncio
 
-    from tui import headless
-
-    if given.command == "tokenize":
-        named = None if options.worked else options
-        text = sys.stdin.read() if given.what == "-" else given.what
-        work = headless.print_tokens(text, names_of(given.names), named, given.json)
-    elif given.command == "explain":
-        place = Place(given.step if given.step is not None else 1, given.what, given.at)
-        either, edits = given.step is None, getattr(given, "edits", None)
-        work = headless.print_explanation(given.map, options, place, either, given.json, edits)
-    elif given.command == "corpus":
-        work = headless.print_audit(options, given.json)
-    else:
-        last = given.steps if given.what == "generate" else given.steps or 1
-        edits = getattr(given, "edits", None)
-        work = headless.print_states(given.what, options, last, given.json, given.max_values, edits)
+    works = {
+        "states": states_of,
+        "explain": explanation_of,
+        "tokenize": tokens_of,
+        "corpus": audit_of,
+    }
     try:
-        asyncio.run(work)
+        asyncio.run(works[given.command](options, given))
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def states_of(options: Options, given: argparse.Namespace) -> Work:
+    from tui.headless import print_states
+
+    last = given.steps if given.what == "generate" else given.steps or 1
+    edits = getattr(given, "edits", None)
+    return print_states(given.what, options, last, given.json, given.max_values, edits)
+
+
+def explanation_of(options: Options, given: argparse.Namespace) -> Work:
+    from tui.headless import print_explanation
+
+    place = Place(1 if given.step is None else given.step, given.what, given.at)
+    either, edits = given.step is None, getattr(given, "edits", None)
+    return print_explanation(given.map, options, place, either, given.json, edits)
+
+
+def tokens_of(options: Options, given: argparse.Namespace) -> Work:
+    from tui.headless import print_tokens
+
+    text = sys.stdin.read().removeprefix("\ufeff") if given.what == "-" else given.what
+    names = names_of(given.names)
+    if names is None and "tokenizer" in vars(given):
+        names = [given.tokenizer]
+    fitted_on = None if options.worked else options
+    return print_tokens(text, names, fitted_on, given.json)
+
+
+def audit_of(options: Options, given: argparse.Namespace) -> Work:
+    from tui.headless import print_audit
+
+    return print_audit(options, given.json)
 
 
 def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int:

@@ -21,7 +21,8 @@ def token(text: str, glyphs: Glyphs) -> str:
 def heading_of(row: dict[str, Any]) -> str:
     """A tokenizer and how many tokens it makes."""
     count = row["count"]
-    return f"{row['tokenizer']}  {count:,} token{'' if count == 1 else 's'}"
+    unknown = f", {row['unknown']:,} unknown (?)" if row["unknown"] else ""
+    return f"{row['tokenizer']}  {count:,} token{'' if count == 1 else 's'}{unknown}"
 
 
 def columns_of(row: dict[str, Any], width: int, glyphs: Glyphs) -> list[list[str]]:
@@ -30,7 +31,8 @@ def columns_of(row: dict[str, Any], width: int, glyphs: Glyphs) -> list[list[str
     blocks: list[list[str]] = []
     room = 0
     for piece, number, raw in zip(row["pieces"], row["ids"], row["bytes"], strict=True):
-        cells = [token(piece, glyphs), str(number), raw]
+        mark = "?" if number == row["unk_id"] else ""
+        cells = [token(piece, glyphs), f"{number}{mark}", raw]
         size = min(width, max(map(cell_len, cells)))
         if not blocks or size + GAP > room:
             blocks.append(["", "", ""])
@@ -62,9 +64,9 @@ def figure_of(figure: float | None) -> str:
     return "-" if figure is None else f"{figure:,}"
 
 
-def wrapped_text(text: str, width: int, most: int, glyphs: Glyphs) -> list[str]:
-    """A text from outside in at most `most` lines; its own line breaks are kept, other controls are
-    shown. The last line ends in dots where there is more."""
+def wrapped_text(text: str, width: int, most: int | None, glyphs: Glyphs) -> list[str]:
+    """A text from outside in lines, at most `most`; its own line breaks are kept, other controls
+    are shown. The last line ends in dots where there is more."""
     lines: list[str] = []
     for part in text.split("\n"):
         current = ""
@@ -77,9 +79,9 @@ def wrapped_text(text: str, width: int, most: int, glyphs: Glyphs) -> list[str]:
                 lines += full
             current = grown
         lines.append(current)
-        if len(lines) > most:
+        if most is not None and len(lines) > most:
             break
-    if len(lines) > most:
+    if most is not None and len(lines) > most:
         lines = lines[:most]
         lines[-1] = set_cell_size(lines[-1], width - len(glyphs.dots)).rstrip() + glyphs.dots
     return lines

@@ -153,9 +153,7 @@ def check_characters(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(
-            "the text is not UTF-8: write it so, or give it on standard input"
-        ) from None
+        raise UsageError("the text is not UTF-8: convert it, for example with iconv") from None
 
 
 def takes_only_ascii() -> bool:

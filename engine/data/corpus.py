@@ -98,7 +98,8 @@ def reader_of(
         return lambda: written_here(name, int(count) if count else None, seed)
     if spec.startswith(("storybook:", "logs:")):
         raise UsageError(
-            f"{spec!r} is no corpus: write storybook:N or storybook:N:SEED, as for logs"
+            f"{spec!r} is no corpus: write storybook:N or storybook:N:SEED (logs too), with N of 6"
+            " digits at the most"
         )
     if found := SELECTION.fullmatch(spec):
         from engine.data.tinystories import check_profile, read_selection

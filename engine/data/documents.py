@@ -72,7 +72,10 @@ def text_of(line: str, field: str, where: str) -> str:
 
 
 def checked_characters(text: str, where: str) -> str:
-    """The text, if it is one. Raises UsageError for half a surrogate pair: that is no character."""
+    """The text, if it is one. Raises UsageError for NUL, and for half a surrogate pair, which is no
+    character."""
+    if "\0" in text:
+        raise UsageError(f"{where} holds NUL, so it is not text: mend or remove it")
     if not text.isascii():
         try:
             text.encode()

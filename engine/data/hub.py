@@ -79,7 +79,7 @@ def read_hub(source: HubSource, limit: int | None = None, tell: Tell | None = No
         tell(f"asking the hub for {source.id}", 0, None)
     streaming = limit is not None and online
     try:
-        with offline(not online), told_of(source.id):
+        with offline(not online), told_of(source.id, online):
             rows = load(source.id, source.config, source.revision, source.split, streaming)
             texts = texts_of(islice(rows, limit), source.field, source.spec, limit, tell)
     except HubFailed:
@@ -174,7 +174,7 @@ def offline(on: bool) -> Iterator[None]:
 
 
 @contextmanager
-def told_of(id: str) -> Iterator[None]:
+def told_of(id: str, online: bool) -> Iterator[None]:
     """Whatever goes wrong with the hub, as one sentence."""
     try:
         yield
@@ -183,6 +183,11 @@ def told_of(id: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise no_room(error) from None
+        if not online:
+            raise HubFailed(
+                f"the hub cannot be reached and {id!r} was never fetched here: connect to the"
+                " network once, or give a file"
+            ) from None
         raise HubFailed(
             f"the hub does not give {id!r} ({first_line(error)}): check the network and the name,"
             " or give a file"

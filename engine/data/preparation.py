@@ -167,7 +167,7 @@ def prepare(
     Raises UsageError for a tokenizer that there is not, or that the texts do not give.
     """
     corpus = documents if isinstance(documents, Corpus) else Corpus("documents", list(documents))
-    split = split_documents(corpus.texts, corpus.sides)
+    split = split_documents(corpus.texts, corpus.sides, tell)
     return Prepared(corpus, split, encode_corpus(corpus, split, tokenizer, tell), context_len)
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from engine.errors import UsageError
+from engine.progress import Tell, tracked
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 SIDES = (TRAIN, VALIDATION, TEST)
@@ -52,7 +53,9 @@ class Split:
         return self.sides.count(DUPLICATE)
 
 
-def split_documents(texts: list[str], sides: list[str] | None = None) -> Split:
+def split_documents(
+    texts: list[str], sides: list[str] | None = None, tell: Tell | None = None
+) -> Split:
     """Split documents. Of equal ones (normalized) the first stays; whole documents go to one side.
 
     sides  where the corpus says it itself; else the hash decides, and each side is read in the
@@ -62,7 +65,8 @@ def split_documents(texts: list[str], sides: list[str] | None = None) -> Split:
 
     Raises UsageError for a corpus that says itself that none trains.
     """
-    plain = [normalized(text).encode("utf-8", "surrogatepass") for text in texts]
+    told = tracked(texts, "looking for duplicates", len(texts), tell)
+    plain = [normalized(text).encode("utf-8", "surrogatepass") for text in told]
     keys = [hashlib.sha256(each).hexdigest()[:16] for each in plain]
     first: dict[bytes, int] = {}
     for number, each in enumerate(plain):
@@ -78,11 +82,11 @@ def split_documents(texts: list[str], sides: list[str] | None = None) -> Split:
     documents = {name: [n for n in order if side[n] == name] for name in SIDES}
     if not documents[TRAIN]:
         raise UsageError("no document of this corpus trains: it says so itself, give another")
-    told = [side.get(number, DUPLICATE) for number in range(len(texts))]
+    where = [side.get(number, DUPLICATE) for number in range(len(texts))]
     how = how_of(documents, hashed, sides is not None)
-    dropped = told.count(DUPLICATE)
+    dropped = where.count(DUPLICATE)
     how += f"; {dropped} dropped, equal to an earlier one" if dropped else ""
-    return Split(told, documents, how, hashed)
+    return Split(where, documents, how, hashed)
 
 
 def how_of(documents: dict[str, list[int]], hashed: bool, given: bool) -> str:

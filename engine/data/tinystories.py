@@ -101,7 +101,7 @@ def fetch(rows: Sequence[int], tell: Tell | None) -> list[str]:
     online = is_reachable()
     if online and tell is not None:
         tell(f"downloading {ID} (about 1 GB, once)", 0, None)
-    with offline(not online), told_of(ID):
+    with offline(not online), told_of(ID, online):
         table = load(ID, None, REVISION, "train", False)
         if len(table) != ROWS:
             raise TensorstepError(f"{ID!r} has {len(table)} rows here, not the published {ROWS}")

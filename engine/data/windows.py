@@ -8,6 +8,7 @@ costs nothing until it is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -110,7 +111,11 @@ class Contexts(Gathered):
     def __init__(self, stream: Stream, places: Places, width: int, pad_id: int):
         super().__init__(stream, places, (width,))
         self.pad_id = pad_id
-        self.slots = torch.arange(-width, 0)
+
+    @cached_property
+    def slots(self) -> Tensor:
+        """Where the slots are, counted from the target."""
+        return torch.arange(-self.shape[1], 0)
 
     def gather(self, rows: Tensor, columns: Any = slice(None)) -> Tensor:
         within, begins = self.places.of(rows)

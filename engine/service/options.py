@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -121,6 +122,8 @@ class Options:
             raise UsageError(f"{names} are both given: give one of them")
         if self.lines and self.text is None and self.corpus is None:
             raise UsageError("--lines goes with --text FILE")
+        if self.lines and self.corpus is not None and not os.path.isfile(self.corpus):
+            raise UsageError(f"--lines goes with a text file: {self.corpus!r} is none")
         if self.documents is not None and self.text is None and self.corpus is None:
             raise UsageError("--documents goes with --corpus SPEC or --text FILE")
         check_name(self.tokenizer)

@@ -18,7 +18,8 @@ from engine.text.tokenizer import Tokenizer, bounded, readable
 from engine.text.vocabulary import PAD
 
 AROUND = 400  # tokens told of on either side of the one that is looked at
-TEXT = 4000  # characters of a story told of
+TEXT = 20_000  # characters of a story told of
+MANY = 200_000  # tokens of a story that is not cut again, so that unknown ones are not spelt out
 LISTED = 2000  # pieces of a comparison told of
 
 
@@ -88,6 +89,8 @@ class Reader:
             ids = bounded(tokenizer, tokenizer.encode(text))
         else:
             ids = self.prepared.streams[side].document(at).tolist()
+        if len(ids) > MANY:  # cutting a document of megabytes again would take seconds
+            return ids, [tokenizer.itos[i] for i in ids]
         inner = [readable(piece) for piece in tokenizer.pieces(text)]
         before = tokenizer.bos_id is not None
         return ids, [

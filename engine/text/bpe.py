@@ -85,8 +85,9 @@ class BPETokenizer:
         self._encoder.save(str(path))
 
     @classmethod
-    def train(cls, texts: Iterable[str], size: int) -> BPETokenizer:
-        """Byte-level BPE of exactly `size` entries, specials included, trained on texts.
+    def train(cls, texts: Iterable[str], size: int, at_most: bool = False) -> BPETokenizer:
+        """Byte-level BPE of exactly `size` entries, specials included, trained on texts; of fewer
+        where they give no more and `at_most` allows it.
 
         Raises UsageError for a size below 259 and for one that the texts do not give.
         """
@@ -105,15 +106,15 @@ class BPETokenizer:
         )
         encoder.train_from_iterator(texts, trainer)
         made = encoder.get_vocab_size()
-        if made < size:
+        if made < size and not at_most:
             raise UsageError(
                 f"the training texts give a BPE of {made} entries, fewer than {size}:"
                 f" ask for {made} or fewer"
             )
-        return cls(encoder, f"bpe:{size}", BYTE_LEVEL, TRAINED)
+        return cls(encoder, f"bpe:{made}", BYTE_LEVEL, TRAINED)
 
 
-BYTE_LEVEL = "byte-level BPE: runs of letters, digits or marks, and inside them the merges"
+BYTE_LEVEL = "byte-level BPE pieces"
 TRAINED = "the special tokens, then the bytes, then the merges in the order of training"
 FILED = "as the file has them"
 
@@ -131,9 +132,7 @@ def read_tokenizer_json(path: Path) -> BPETokenizer:
     except Exception as error:  # the library raises nothing narrower
         raise UsageError(f"{str(path)!r} is no tokenizer.json: {first_line(error)}") from None
     kind = json.loads(encoder.to_str())["model"]["type"]
-    rule = (
-        BYTE_LEVEL if is_byte_level(json.loads(encoder.to_str())) else f"the {kind} of {path.name}"
-    )
+    rule = BYTE_LEVEL if is_byte_level(json.loads(encoder.to_str())) else f"{kind} pieces"
     return BPETokenizer(encoder, str(path), rule, FILED)
 
 

@@ -12,8 +12,9 @@ def compare(
     text: str, tokenizers: Iterable[Tokenizer], most: int | None = None
 ) -> list[dict[str, Any]]:
     """What each tokenizer makes of a text: `tokenizer` (its name), `pieces` (as text; bytes that
-    are only part of a character by their number), `bytes` (of each piece, in hexadecimal), `ids`
-    and `count`; the first `most` pieces where it is given.
+    are only part of a character by their number), `bytes` (of each piece, in hexadecimal) and
+    `ids`, the first `most` of them where that is given; `count` of all, and how many of these are
+    `unknown` (their ID is `unk_id`).
     """
     rows = []
     for tokenizer in tokenizers:
@@ -25,6 +26,8 @@ def compare(
                 "bytes": [piece.hex() for piece in pieces[:most]],
                 "ids": ids[:most],
                 "count": len(ids),
+                "unknown": 0 if tokenizer.unk_id is None else ids.count(tokenizer.unk_id),
+                "unk_id": tokenizer.unk_id,
             }
         )
     return rows

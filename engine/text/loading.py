@@ -15,7 +15,7 @@ from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import Vocabulary
 
 BPE = re.compile(r"bpe(?::(\d{1,7}))?")
-BPE_SIZE = 1000  # of one that is trained here, unless its name says another
+BPE_SIZE = 1000  # of one that is trained here, at most, unless its name says another
 PAIRS = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 KINDS = "words, characters, bpe, bpe:SIZE, the name of a tiktoken encoding, or a path"
 
@@ -34,6 +34,10 @@ def check_name(spec: str) -> None:
     """Raises UsageError for a name that no tokenizer has; opens nothing."""
     if needs_texts(spec) or os.path.exists(spec) or spec in encoding_names():
         return
+    if spec.startswith("bpe:"):
+        raise UsageError(f"{spec!r} names no size: write bpe:SIZE, such as bpe:1000")
+    if os.sep in spec or spec.endswith(".json"):
+        raise UsageError(f"there is no file {spec!r}: check the path of the tokenizer")
     raise UsageError(f"there is no tokenizer {spec!r}: use {KINDS}")
 
 
@@ -48,7 +52,7 @@ def open_tokenizer(spec: str, texts: Callable[[], Iterable[str]]) -> Tokenizer:
     if found := BPE.fullmatch(spec):
         from engine.text.bpe import BPETokenizer
 
-        return BPETokenizer.train(texts(), int(found[1] or BPE_SIZE))
+        return BPETokenizer.train(texts(), int(found[1] or BPE_SIZE), at_most=found[1] is None)
     if os.path.exists(spec):
         return load_tokenizer(Path(spec))
     return open_encoding(spec)

@@ -20,7 +20,7 @@ OFFLINE = "_offline"  # how encoding packages name what they bring along
 class TiktokenTokenizer:
     """One encoding. See `engine.text.tokenizer.Tokenizer`. <PAD> is added at the end."""
 
-    rule = "byte-level BPE: runs of letters, digits or marks, and inside them the merges"
+    rule = "byte-level BPE pieces"
     order = "the ranks of the merges, <PAD> added at the end"
 
     def __init__(self, name: str, encoding: Any):

@@ -71,7 +71,7 @@ def refused(spec: str, limit: int | None = None) -> str:
         (b'{"text": "one"}\r\n\r\n{"text": "two"}\r\n', ["one", "two"]),
         (b'\n  \n{"text": "one"}\n\t\n\n{"text": "two"}\n\n', ["one", "two"]),
         (b'{"text": "one"}\n{"text": ""}\n{"text": " \\n"}\n', ["one"]),  # no token, no document
-        (b'{"id": 7, "text": "a\\r\\nb\\u0000\\u2028", "n": NaN}\n', ["a\r\nb\0\u2028"]),
+        (b'{"id": 7, "text": "a\\r\\nb\\u0007\\u2028", "n": NaN}\n', ["a\r\nb\x07\u2028"]),
         ('{"text": "naïve 🎈 \\ud83c\\udf88"}\n'.encode(), ["naïve 🎈 🎈"]),
         ('{"text": "a\u2028b\u0085"}\n{"text": "c"}\n'.encode(), ["a\u2028b\u0085", "c"]),
     ],
@@ -105,9 +105,10 @@ GOOD = b'{"text": "one"}\n\n'  # a line that is right and a blank one: the third
         (b'{"text": ["one"]}', "holds no text"),
         (b'{"text": "half \\ud83c"}', "holds half a surrogate pair (character 5)"),
         (b'{"text": "o\0ne"}', "holds NUL bytes"),
+        (b'{"text": "o\\u0000ne"}', "holds NUL, so it is not text"),
         (b'{"text": "caf\xe9"}', "is not UTF-8 (byte 13 is 0xe9)"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_a_bad_line_is_told_by_its_number(line: bytes, sentence: str, tmp_path: Path):
     path = written(tmp_path, GOOD + line + b'\n{"text": "three"}\n')

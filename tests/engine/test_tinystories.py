@@ -152,7 +152,7 @@ def test_a_selection_without_a_network_is_told_fast(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(tinystories, "load", load)
     told = refused("tinystories:smoke")
-    assert "does not give 'roneneldan/TinyStories' (offline mode is enabled)" in told
+    assert "the hub cannot be reached and 'roneneldan/TinyStories' was never fetched" in told
     assert kept_files() == []
 
 

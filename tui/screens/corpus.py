@@ -37,6 +37,8 @@ class CorpusScreen(ReadingScreen):
         self.story: dict[str, Any] | None = None
         self.audit: dict[str, Any] | None = None
         self.auditing = False
+        self.reading = False  # whether the whole text is shown
+        self.first = 0  # the first of its lines that is seen
         self.search: str | None = None
         if finding:
             self.action_find()
@@ -53,6 +55,7 @@ class CorpusScreen(ReadingScreen):
 
     def take(self, story: dict[str, Any]) -> None:
         self.story, self.number, self.at = story, story["number"], story["at"]
+        self.first = 0
 
     def go(self, number: int, at: int = 1) -> None:
         """To a story, where there is one, and a token of it."""
@@ -91,8 +94,11 @@ class CorpusScreen(ReadingScreen):
             self.look_for(self.search, back=True)
 
     def action_target(self, by: int) -> None:
-        """Grow the list of windows by one pair, or take the last away."""
-        if self.story is not None:
+        """Grow the list of windows by one pair, or take the last away; in the text, scroll."""
+        if self.reading:
+            self.first = max(0, self.first + by)
+            self.draw()
+        elif self.story is not None:
             at = max(1, min(self.at + by, self.story["count"] - 1))
             inside = at - self.story["first"] < len(self.story["ids"])
             self.at = at
@@ -116,8 +122,13 @@ class CorpusScreen(ReadingScreen):
         self.auditing = False
         self.ask_for("find", "a token or a text; #12 is a story", self.look_for)
 
+    def action_read(self) -> None:
+        """The whole text, or the parts of the story again."""
+        self.reading, self.auditing, self.first = not self.reading, False, 0
+        self.draw()
+
     def action_audit(self) -> None:
-        self.auditing = not self.auditing
+        self.auditing, self.reading = not self.auditing, False
 
         async def job() -> None:
             self.audit = await self.walker.client.ask("audit")
@@ -133,7 +144,9 @@ class CorpusScreen(ReadingScreen):
             self.app.push_screen(CompareScreen(self.walker, self.glyphs, self.story["text"]))
 
     def action_close(self) -> None:
-        if self.search is not None:
+        if self.reading:
+            self.action_read()
+        elif self.search is not None:
             self.search, self.said = None, ("", False)
             self.draw()
         else:
@@ -150,7 +163,17 @@ class CorpusScreen(ReadingScreen):
             return [line(shown(each, self.glyphs.ascii)) for each in told]
         if self.story is None:
             return [line(("loading ...", DIM))]
+        if self.reading:
+            return self.whole_text(self.story, width, room)
         return self.story_lines(self.story, width, room)
+
+    def whole_text(self, story: dict[str, Any], width: int, room: int) -> list[Text]:
+        """The text, as much of it as was told, from the line to which it was scrolled."""
+        lines = [line(each) for each in wrapped_text(story["text"], width, None, self.glyphs)]
+        if story["cut"]:
+            lines.append(line((f"{self.glyphs.dots} and more, which is not shown", DIM)))
+        self.first = max(0, min(self.first, len(lines) - room))
+        return lines[self.first :]
 
     def heading(self, width: int) -> Text:
         name = shown(self.walker.corpus, self.glyphs.ascii)
@@ -167,10 +190,13 @@ class CorpusScreen(ReadingScreen):
         """The text, the flow of tokens, the windows so far, and the same target under several
         context lengths, in about equal parts."""
         part = max(PART, (room - 7) // 4)
-        text = [line(each) for each in wrapped_text(story["text"], width, part, self.glyphs)]
         flow = self.flow_lines(story, width, part)
         lengths = self.length_lines(story, width, part)
-        windows = room - len(text) - len(flow) - len(lengths) - 6
+        left = room - len(flow) - len(lengths) - 6  # for the text and the windows
+        wanted = min(self.at, part + 1)
+        lines = wrapped_text(story["text"], width, max(PART, left - wanted), self.glyphs)
+        text = [line(each) for each in lines]
+        windows = left - len(text)
         count = story["count"] - 1
         return [
             *text,
@@ -204,14 +230,17 @@ class CorpusScreen(ReadingScreen):
             size = cell_len(name) + len(f" {number}{unknown}") + 2
             if not lines or size > room:
                 lines.append((at, []))
-                room = width
+                room = width - len(self.glyphs.dots)
             seen = self.at - self.context <= at < self.at
             style = HERE if at == self.at else PLAIN if seen else DIM
             lines[-1][1].extend([(name, style), (f" {number}{unknown}  ", DIM)])
             room -= size
         here = max(k for k, (at, _) in enumerate(lines) if at <= self.at)
         first = max(0, min(here - most // 2, len(lines) - most))
-        return [line(*parts) for _, parts in lines[first : first + most]]
+        seen = [line(*parts) for _, parts in lines[first : first + most]]
+        if first + most < len(lines):
+            seen[-1].append(self.glyphs.dots, DIM)
+        return seen
 
     def window_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
         """The last windows up to the newest, one pair of context and target a line."""
@@ -223,8 +252,11 @@ class CorpusScreen(ReadingScreen):
         ]
 
     def length_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
+        lengths = sorted({*LENGTHS, self.context})
+        first = max(0, lengths.index(self.context) + 1 - most)  # the one that is walked is there
         return [
-            self.pair(story, self.at, length, f"{length:>6}", width) for length in LENGTHS[:most]
+            self.pair(story, self.at, length, f"{length:>6}", width)
+            for length in lengths[first : first + most]
         ]
 
     def pair(self, story: dict[str, Any], at: int, context: int, label: str, width: int) -> Text:

@@ -149,6 +149,8 @@ class TensorTable(Pane):
         down = axes[-1] if len(axes) == 1 or self.turned else axes[-2] if axes else ""
         if self.is_text:
             return INDEX
+        if self.state is not None and self.state["name"].startswith("audit."):
+            return LABEL
         tokens = down in ("C", "S", "1") or (down == "w" and len(axes) > 2)
         return LABEL if tokens else INDEX
 
