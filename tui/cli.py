@@ -15,7 +15,6 @@ from tui.limits import SMALLEST
 from tui.places import Place
 from tui.plain import shown
 
-
 Work = Coroutine[Any, Any, None]
 
 

@@ -22,7 +22,7 @@ from engine import SGD, FixedDraw, Walk
 from engine.records import Record
 from tests.engine.plain import plain
 from tests.engine.test_models import IDS, SHAPES, TARGETS
-from tests.engine.worked import ATTENTION, MODELS, RULES, build, generation, training
+from tests.engine.worked import ATTENTION, MODELS, MORE_RULES, RULES, build, generation, training
 
 TOLERANCE = 1e-6
 TEMPER = {"attention": 3**-0.5, "multihead": 2**-0.5}
@@ -206,21 +206,27 @@ def check(hand: ByHand, record: Record, cell: tuple[int, ...]) -> None:
 # --- training --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+EVERY_RULE = {**RULES, **MORE_RULES}
+
+
+@pytest.mark.parametrize("kind", EVERY_RULE)
 @pytest.mark.parametrize("name", MODELS)
 def test_random_cells_of_training(name: str, kind: str):
     """200 cells a model over three steps: activations, gradients, updates with all their parts."""
-    walk = Walk(training(name, RULES[kind]))
+    rule = EVERY_RULE[kind]
+    walk = Walk(training(name, rule))
     walk.seek(4)
-    hand = ByHand(walk, name, RULES[kind])
+    hand = ByHand(walk, name, rule)
     for record, cell in random_cells(walk, 3, 200, seed=17):
         check(hand, record, cell)
 
 
+@pytest.mark.parametrize("kind", ["adamw", "momentum"])
 @pytest.mark.parametrize("name", MODELS)
-def test_random_cells_where_all_was_let_go_of(name: str):
+def test_random_cells_where_all_was_let_go_of(name: str, kind: str):
     """The same explanations out of replays: every cited value made again."""
-    roomy, tiny = (Walk(training(name, RULES["adamw"]), budget) for budget in (2**28, 2_000))
+    rule = EVERY_RULE[kind]
+    roomy, tiny = (Walk(training(name, rule), budget) for budget in (2**28, 2_000))
     for walk in (roomy, tiny):
         walk.seek(3)
     chance = random.Random(5)
