@@ -50,9 +50,9 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
 
     if given.command == "tokenize":
         named = None if options.worked else options
-        text = sys.stdin.read().removeprefix("\ufeff") if given.what == "-" else given.what
+        text = typed_in() if given.what == "-" else given.what
         names = names_of(given.names)
-        if names is None and "tokenizer" in vars(given):
+        if names is None and named is None and "tokenizer" in vars(given):
             names = [given.tokenizer]
         work = headless.print_tokens(text, names, named, given.json)
     elif given.command == "corpus":
@@ -65,6 +65,18 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def typed_in() -> str:
+    """The text on standard input, without a byte order mark. Raises UsageError where it is none."""
+    if sys.stdin is None:
+        raise UsageError("there is no standard input to read: give the text itself")
+    try:
+        return sys.stdin.buffer.read().decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"standard input is not UTF-8 (byte {error.start}): convert it, for example with iconv"
+        ) from None
 
 
 def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int:

@@ -11,7 +11,7 @@ from engine.errors import UsageError
 from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES
 from tui.glyphs import Glyphs
 from tui.places import Place, place_of
-from tui.prompt import Prompt
+from tui.prompt import Prompt, Typing
 from tui.walker import Walker
 from tui.widgets.explain import ExplainPane
 from tui.widgets.lines import Pane
@@ -23,7 +23,7 @@ class Keys(App[int], inherit_bindings=False):
     """The app as far as keys go; what is drawn, and when, is `tui.app`'s.
 
     pane    the one that has the keys
-    prompt  what is being typed into the line above the footer
+    typing  what is being typed, here or on a screen above
     """
 
     glyphs: Glyphs
@@ -32,7 +32,7 @@ class Keys(App[int], inherit_bindings=False):
     table: TensorTable
     explain_pane: ExplainPane
     pane: Pane
-    prompt: Prompt | None = None
+    typing: Typing
 
     def say(self, text: str, warn: bool = False) -> None:
         """A sentence above the footer."""
@@ -71,8 +71,8 @@ class Keys(App[int], inherit_bindings=False):
 
     def action_goto(self) -> None:
         hint = "such as 1:weights:0,0,2, or 3:loss, or 1:parameters.W_Q.weight, or 2"
-        self.prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
-        self.show_prompt()
+        prompt = Prompt("go to STEP:STATE:CELL", hint, self.go_as_typed)
+        self.typing.ask(prompt, self.show_prompt)
 
     def go_as_typed(self, text: str | None) -> None:
         self.say("")
@@ -87,15 +87,11 @@ class Keys(App[int], inherit_bindings=False):
 
     def on_key(self, event: events.Key) -> None:
         """While something is typed, every key goes there, before any key that does something."""
-        if self.prompt is not None and self.prompt.open:
+        if self.typing.take(event.key, event.character):
             event.prevent_default().stop()
-            self.prompt.take(event.key, event.character)
-            self.show_prompt()
 
     def on_paste(self, event: events.Paste) -> None:
-        if self.prompt is not None and self.prompt.open:
-            self.prompt.type(event.text)
-            self.show_prompt()
+        self.typing.paste(event.text)
 
     def on_map_pane_chosen(self, event: MapPane.Chosen) -> None:
         self.give_keys(self.table)
@@ -124,14 +120,17 @@ class Keys(App[int], inherit_bindings=False):
         from tui.screens.corpus import CorpusScreen
 
         if self.walker.ready:
-            self.push_screen(CorpusScreen(self.walker, self.glyphs, finding))
+            browser = CorpusScreen(self.walker, self.glyphs, self.typing)
+            self.push_screen(browser)
+            if finding:
+                browser.action_find()
 
     def action_tokenizers(self) -> None:
         from tui.screens.compare import CompareScreen
 
         if self.walker.ready:
             text = self.walker.options.prompt if self.walker.kind == GENERATION else None
-            self.push_screen(CompareScreen(self.walker, self.glyphs, text))
+            self.push_screen(CompareScreen(self.walker, self.glyphs, self.typing, text))
 
     # --- panes and cells ----------------------------------------------------------------------
 
@@ -148,7 +147,7 @@ class Keys(App[int], inherit_bindings=False):
         self.give_keys(panes[(panes.index(self.pane) + by) % len(panes)])
 
     def action_close(self) -> None:
-        if self.walker.working:
+        if self.walker.working and self.walker.ready:
             self.walker.stop()
             return
         self.give_keys(self.table)

@@ -14,7 +14,7 @@ from rich.text import Text
 from textual.message import Message
 
 from tui.cells import Slice, axes_of, exact, written
-from tui.corpora import ending, token
+from tui.corpora import last_tokens, token
 from tui.glyphs import UNICODE, Glyphs, folded
 from tui.plain import shown
 from tui.widgets.lines import CURSOR, DIM, FOCUS, HERE, PLAIN, STRONG, Pane, line
@@ -281,8 +281,8 @@ class TensorTable(Pane):
         target = ""
         if current.target is not None:
             target = f" {self.glyphs.arrow} {token(current.target, self.glyphs)}"
-        context = " ".join(token(each, self.glyphs) for each in current.caption)
-        context = ending(context, self.size.width - cell_len(target), self.glyphs)
+        tokens = [token(each, self.glyphs) for each in current.caption]
+        context = last_tokens(tokens, self.size.width - cell_len(target), self.glyphs)
         return line((context + target, DIM))
 
     def column_labels(self, cells: Slice) -> Text:
