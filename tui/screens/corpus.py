@@ -91,7 +91,7 @@ class CorpusScreen(ReadingScreen):
             self.take(found)
             self.said = ("", False)
             if not named:
-                self.said = (f"n, N: next, previous; escape: no more of {brief}", False)
+                self.said = (f"n, N: next, previous {brief}; escape: no more", False)
 
         self.later(job)
 
