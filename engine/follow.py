@@ -1,5 +1,7 @@
-"""One parameter followed over the steps, and all of them at a glance: read from a walk, on a replica
-of its process, so that what the walk holds is left alone."""
+"""One parameter followed over the steps, and all of them at a glance.
+
+Following makes the steps again on a replica of the process: what the walk holds is left alone.
+"""
 
 from __future__ import annotations
 

@@ -151,7 +151,9 @@ CORPUS_ACTIONS = (
         call="tokenizers",
     ),
     Action("corpus.help", "question_mark", "?", "this help", brief="help", call="help"),
-    Action("corpus.close", "escape,q", "escape", "back to the walk", brief="back", call="close"),
+    Action(
+        "corpus.close", "escape,q,ctrl+c", "escape", "back to the walk", brief="back", call="close"
+    ),
 )
 FOLLOW_ACTIONS = (
     Action("follow.down", "down,j", "down up", "scroll", brief="scroll", call="scroll(1)"),
@@ -175,7 +177,7 @@ COMPARE_ACTIONS = (
     Action("compare.page", "pagedown,space", "", "a page", call="scroll(10)"),
     Action("compare.page_up", "pageup", "", "a page up", call="scroll(-10)"),
     Action("compare.help", "question_mark", "?", "this help", brief="help", call="help"),
-    Action("compare.close", "escape,q", "escape", "close", brief="close", call="close"),
+    Action("compare.close", "escape,q,ctrl+c", "escape", "close", brief="close", call="close"),
 )
 
 

@@ -26,12 +26,14 @@ from tui.keys import Keys
 from tui.limits import SMALLEST, TALL, WIDE
 from tui.places import Place
 from tui.plain import shown
+from tui.prompt import Typing
 from tui.walker import Walker
 from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
 from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, Pane, line, wrapped
 from tui.widgets.map import MapPane
-from tui.widgets.table import VIEWS, TensorTable
+from tui.widgets.table import TensorTable
+from tui.widgets.table_view import VIEWS
 
 NAME = "tensorstep  "
 SAID = 4  # lines of a sentence above the footer
@@ -64,6 +66,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.glyphs = glyphs or glyphs_for()
         self.set_class(self.glyphs.ascii, "ascii")
         self.tracing = debug
+        self.typing = Typing()
         self.failure: str | None = None  # what is told after the screen has closed
         self.walker = Walker(
             client or Client(), options, kind, self.glyphs, self.say, self.show_state
@@ -170,9 +173,10 @@ class Tensorstep(Keys, inherit_bindings=False):
         """Panes beside each other where there is room, else one under the other."""
         width, height = self.size
         narrow, tall = width < WIDE, height >= TALL
-        self.screen.set_class(narrow, "narrow")
-        self.screen.set_class(tall, "tall")
-        self.screen.set_class(width < SMALLEST[0] or height < SMALLEST[1], "small")
+        ground = self.screen_stack[0]  # whatever lies over it now
+        ground.set_class(narrow, "narrow")
+        ground.set_class(tall, "tall")
+        ground.set_class(width < SMALLEST[0] or height < SMALLEST[1], "small")
         self.map_pane.narrow = narrow
         state = self.walker.state
         is_loss = state is not None and state["name"] in ("loss", "validation")
@@ -225,7 +229,7 @@ class Tensorstep(Keys, inherit_bindings=False):
 
     def say(self, text: str, warn: bool = False) -> None:
         """A sentence above the footer, until the next key that moves; what is typed stays."""
-        if self.prompt is not None and self.prompt.open:
+        if self.typing.open:
             return
         style = WARN if warn else DIM
         lines = wrapped(shown(text, self.glyphs.ascii), self.size.width, style)
@@ -240,8 +244,9 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.saying.show(lines)
 
     def show_prompt(self) -> None:
-        if self.prompt is not None and self.prompt.open:
-            self.tell([self.prompt.line(self.glyphs, self.size.width)])
+        typed = self.typing.line(self.glyphs, self.size.width)
+        if typed is not None:
+            self.tell([typed])
 
     async def show_state(self) -> None:
         """Fetch the visible cells and the explanation of the one under the cursor; draw."""

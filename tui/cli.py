@@ -83,11 +83,11 @@ def explanation_of(options: Options, given: argparse.Namespace) -> Work:
 def tokens_of(options: Options, given: argparse.Namespace) -> Work:
     from tui.headless import print_tokens
 
-    text = sys.stdin.read().removeprefix("\ufeff") if given.what == "-" else given.what
+    text = typed_in() if given.what == "-" else given.what
     names = names_of(given.names)
-    if names is None and "tokenizer" in vars(given):
-        names = [given.tokenizer]
     fitted_on = None if options.worked else options
+    if names is None and fitted_on is None and "tokenizer" in vars(given):
+        names = [given.tokenizer]
     return print_tokens(text, names, fitted_on, given.json)
 
 
@@ -95,6 +95,18 @@ def audit_of(options: Options, given: argparse.Namespace) -> Work:
     from tui.headless import print_audit
 
     return print_audit(options, given.json)
+
+
+def typed_in() -> str:
+    """The text on standard input, without a byte order mark. Raises UsageError where it is none."""
+    if sys.stdin is None:
+        raise UsageError("there is no standard input to read: give the text itself")
+    try:
+        return sys.stdin.buffer.read().decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"standard input is not UTF-8 (byte {error.start}): convert it, for example with iconv"
+        ) from None
 
 
 def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int:

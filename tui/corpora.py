@@ -7,7 +7,7 @@ from typing import Any
 from rich.cells import cell_len, chop_cells, set_cell_size
 
 from tui.glyphs import Glyphs
-from tui.plain import shown
+from tui.plain import escaped, shown
 
 SIDES = ("train", "validation", "test")
 GAP = 2  # cells between two pieces
@@ -15,7 +15,24 @@ GAP = 2  # cells between two pieces
 
 def token(text: str, glyphs: Glyphs) -> str:
     """A token as data, its spaces made visible."""
-    return shown(text, glyphs.ascii).replace(" ", glyphs.space)
+    plain = "".join(escaped(c) if c != " " and c.isspace() else c for c in text)
+    return shown(plain, glyphs.ascii).replace(" ", glyphs.space)
+
+
+def last_tokens(tokens: list[str], width: int, glyphs: Glyphs) -> str:
+    """Tokens, as they are shown, with spaces between: as many of the last ones as there is room
+    for, after dots where there are more."""
+    kept: list[str] = []
+    room = width
+    for at in range(len(tokens) - 1, -1, -1):
+        dots = len(glyphs.dots) + 1 if at else 0
+        size = cell_len(tokens[at]) + (1 if kept else 0)
+        if size + dots > room:
+            kept.append(glyphs.dots if kept else ending(tokens[at], room, glyphs))
+            break
+        kept.append(tokens[at])
+        room -= size
+    return " ".join(reversed(kept))
 
 
 def heading_of(row: dict[str, Any]) -> str:
@@ -85,6 +102,13 @@ def wrapped_text(text: str, width: int, most: int | None, glyphs: Glyphs) -> lis
         lines = lines[:most]
         lines[-1] = set_cell_size(lines[-1], width - len(glyphs.dots)).rstrip() + glyphs.dots
     return lines
+
+
+def beginning(text: str, width: int, glyphs: Glyphs) -> str:
+    """The beginning of a text in at most `width` cells, before dots where it is longer."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - len(glyphs.dots)).rstrip() + glyphs.dots
 
 
 def ending(text: str, width: int, glyphs: Glyphs) -> str:

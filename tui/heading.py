@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from tui.cells import Slice, axes_of
-from tui.corpora import ending, token
+from tui.corpora import last_tokens, token
 from tui.glyphs import Glyphs, folded
 from tui.plain import shown
 from tui.widgets.lines import DIM, FOCUS, HERE, PLAIN, STRONG, line
@@ -75,6 +75,6 @@ class Heading:
         target = ""
         if cells.target is not None:
             target = f" {self.glyphs.arrow} {token(cells.target, self.glyphs)}"
-        context = " ".join(token(each, self.glyphs) for each in cells.caption)
-        context = ending(context, self.width - cell_len(target), self.glyphs)
+        tokens = [token(each, self.glyphs) for each in cells.caption]
+        context = last_tokens(tokens, self.width - cell_len(target), self.glyphs)
         return line((context + target, DIM))

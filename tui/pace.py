@@ -18,13 +18,19 @@ class Pace:
         self._clock = clock
         self._what: str | None = None
         self._since = 0.0
-        self._at = 0
+        self._at = 0  # how much was done then
+        self._last = 0
+
+    def restart(self) -> None:
+        """Other work begins, whatever it is called."""
+        self._what = None
 
     def line(self, progress: Progress, glyphs: Glyphs) -> str:
         """What is done, a bar where its end is known, how many, a second, and seconds left."""
         now = self._clock()
-        if progress.what != self._what or progress.done < self._at:
+        if progress.what != self._what or progress.done < self._last:
             self._what, self._since, self._at = progress.what, now, progress.done
+        self._last = progress.done
         parts = [progress.what]
         rate = (progress.done - self._at) / (now - self._since) if now > self._since else 0.0
         if progress.total:

@@ -63,3 +63,43 @@ class Prompt:
                 text = text[1:]
             text = glyphs.dots + text
         return line((f"{self.question} ", STRONG), text, (" ", CURSOR), (hint, DIM))
+
+
+class Typing:
+    """Where keys go while something is typed, whichever screen it is typed on.
+
+    The app gives every key here first: a screen gets its own only when it stands.
+    """
+
+    def __init__(self) -> None:
+        self.prompt: Prompt | None = None
+        self._draw: Callable[[], None] = lambda: None
+
+    @property
+    def open(self) -> bool:
+        return self.prompt is not None and self.prompt.open
+
+    def ask(self, prompt: Prompt, draw: Callable[[], None]) -> None:
+        """Keys are for this prompt from now on; `draw` shows it."""
+        self.prompt, self._draw = prompt, draw
+        draw()
+
+    def take(self, key: str, character: str | None) -> bool:
+        """A key. False where nothing is being typed."""
+        if self.prompt is None or not self.prompt.open:
+            return False
+        self.prompt.take(key, character)
+        self._draw()
+        return True
+
+    def paste(self, text: str) -> bool:
+        """A pasted text. False where nothing is being typed."""
+        if self.prompt is None or not self.prompt.open:
+            return False
+        self.prompt.type(text)
+        self._draw()
+        return True
+
+    def line(self, glyphs: Glyphs, width: int) -> Text | None:
+        """The line that is typed, or None."""
+        return self.prompt.line(glyphs, width) if self.prompt and self.prompt.open else None

@@ -55,6 +55,7 @@ class Walker:
         self.ready = False
         self.corpus = ""  # its name, as the worker tells
         self.pace = Pace()
+        self.listener: Say | None = None  # who hears of work instead of the line above the footer
         self.working = False  # whether the worker tells of work that takes long
         self.state: dict[str, Any] | None = None
         self.standing: dict[str, Any] = {"step": 0, "stages": [], "loss": None, "losses": 0}
@@ -85,6 +86,7 @@ class Walker:
         await self.changed()
         while True:
             job = await self.jobs.get()
+            self.pace.restart()
             try:
                 await job()
             except (WorkerDied, WorkerError):
@@ -106,7 +108,7 @@ class Walker:
         """Say how far the worker is."""
         self.working = True
         stop = "  escape: stop" if self.ready else ""
-        self.say(self.pace.line(progress, self.glyphs) + stop, False)
+        (self.listener or self.say)(self.pace.line(progress, self.glyphs) + stop, False)
 
     def stop(self) -> None:
         """Give up what the worker is doing, and what was asked for after it."""

@@ -62,7 +62,7 @@ class Desk:
 
         self._session = Session(Options.from_json(options), self._tell)
         prepared = self._session.prepared
-        self._reader = Reader(prepared)
+        self._reader = Reader(prepared, self._tell)
         return {
             "corpus": prepared.corpus.name,
             "vocabulary": len(prepared.tokenizer),
@@ -269,9 +269,9 @@ class Desk:
         told: dict[str, Any] = self.reader.audit()
         return told
 
-    def story(self, number: int, at: int = 1) -> Answer:
-        """One document, with tokens and IDs around token `at`."""
-        told: dict[str, Any] = self.reader.story(number, at)
+    def story(self, number: int, at: int = 1, before: int = 400) -> Answer:
+        """One document, with tokens and IDs around token `at`, `before` of them before it."""
+        told: dict[str, Any] = self.reader.story(number, at, before)
         return told
 
     def find(self, text: str, number: int, at: int, back: bool = False) -> Answer:
@@ -279,14 +279,15 @@ class Desk:
         return {"found": self.reader.find(text, number, at, back)}
 
     def tokenize(
-        self, text: str, names: list[str] | None = None, most: int | None = None
+        self, text: str | int, names: list[str] | None = None, most: int | None = None
     ) -> Answer:
-        """A text under several tokenizers; without a corpus they are fitted on the text itself."""
+        """A text (or a story by its number) under several tokenizers; without a corpus they are
+        fitted on the text itself."""
         if self._reader is not None:
             return {"tokenizers": self._reader.tokenize(text, names, most)}
         from engine.service.reading import tokenize_alone
 
-        return {"tokenizers": tokenize_alone(text, names, most)}
+        return {"tokenizers": tokenize_alone(str(text), names, most)}
 
 
 def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> Any:

@@ -12,8 +12,10 @@ from typing import Any
 from engine.data.preparation import Prepared
 from engine.data.split import DUPLICATE, SIDES, TRAIN
 from engine.errors import UsageError
+from engine.progress import Tell, tracked
 from engine.text.compare import compare
 from engine.text.loading import at_hand, is_cut, open_tokenizer
+from engine.text.places import Places
 from engine.text.tokenizer import Tokenizer, bounded, readable
 from engine.text.vocabulary import PAD
 
@@ -26,8 +28,10 @@ LISTED = 2000  # pieces of a comparison told of
 class Reader:
     """Reads one prepared corpus."""
 
-    def __init__(self, prepared: Prepared):
+    def __init__(self, prepared: Prepared, tell: Tell | None = None):
         self.prepared = prepared
+        self._tell = tell
+        self._found_in: tuple[int, Places] | None = None  # the story searched last
         self._cut: tuple[int, list[int], list[str]] | None = None  # the story cut last
 
     def audit(self) -> dict[str, Any]:
@@ -47,10 +51,10 @@ class Reader:
         documents = self.prepared.split.documents
         return {n: (side, at) for side in SIDES for at, n in enumerate(documents[side])}
 
-    def story(self, number: int, at: int = 1) -> dict[str, Any]:
+    def story(self, number: int, at: int = 1, before: int = AROUND) -> dict[str, Any]:
         """One document: `text`, `side`, and around token `at` the `pieces` and `ids` from number
-        `first` on, boundaries included; `count` is how many there are. Its windows predict tokens 1
-        to `count` - 1.
+        `first` on, `before` of them before it, boundaries included; `count` is how many there are.
+        Its windows predict tokens 1 to `count` - 1.
 
         Raises UsageError where there is no such document.
         """
@@ -60,7 +64,7 @@ class Reader:
         text = texts[number]
         ids, pieces = self._tokens(number)
         at = max(1, min(at, len(ids) - 1))
-        first = max(0, at - AROUND)
+        first = max(0, at - before)
         return {
             "number": number,
             "stories": len(texts),
@@ -110,7 +114,7 @@ class Reader:
         texts = self.prepared.corpus.texts
         wanted = re.compile(re.escape(text), re.IGNORECASE)
         way = -1 if back else 1
-        for step in range(len(texts) + 1):
+        for step in tracked(range(len(texts) + 1), "looking for it", len(texts) + 1, self._tell):
             n = (number + way * step) % len(texts)
             offsets = [found.start() for found in wanted.finditer(texts[n])]
 
@@ -129,15 +133,18 @@ class Reader:
 
     def _token_at(self, number: int, offset: int) -> int:
         """The number of the token that begins at, or holds, a character of a story."""
-        tokenizer, text = self.prepared.tokenizer, self.prepared.corpus.texts[number]
-        before = len(tokenizer.encode(text[:offset]))
-        inside = before and len(tokenizer.encode(text[: offset + 1])) == before
-        return before - bool(inside) + (tokenizer.bos_id is not None)
+        if self._found_in is None or self._found_in[0] != number:
+            text = self.prepared.corpus.texts[number]
+            self._found_in = number, Places(self.prepared.tokenizer, text)
+        return self._found_in[1].token_at(offset) + (self.prepared.tokenizer.bos_id is not None)
 
     def tokenize(
-        self, text: str, names: list[str] | None = None, most: int | None = LISTED
+        self, text: str | int, names: list[str] | None = None, most: int | None = LISTED
     ) -> list[dict[str, Any]]:
-        """A text under several tokenizers, those that are fitted on the documents that train."""
+        """A text, or a story by its number, under several tokenizers; those that are fitted are
+        fitted on the documents that train."""
+        if isinstance(text, int):
+            text = self.prepared.corpus.texts[text]
         return compare(text, self.tokenizers(names), most)
 
     def tokenizers(self, names: list[str] | None) -> Iterable[Tokenizer]:
@@ -151,10 +158,9 @@ class Reader:
 
             corpus, split = self.prepared.corpus, self.prepared.split
             return encode_counted(corpus, split, name, None).tokenizer
-        texts = self.prepared.corpus.texts
-        return open_tokenizer(
-            name, lambda: (texts[n] for n in self.prepared.split.documents[TRAIN])
-        )
+        texts, training = self.prepared.corpus.texts, self.prepared.split.documents[TRAIN]
+        told = tracked(training, f"training {name}", len(training), self._tell)
+        return open_tokenizer(name, lambda: (texts[n] for n in told))
 
 
 def tokenize_alone(

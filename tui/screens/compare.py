@@ -10,6 +10,7 @@ from tui.actions import COMPARE_ACTIONS, bindings
 from tui.corpora import columns_of, heading_of, wrapped_text
 from tui.glyphs import Glyphs
 from tui.plain import shown
+from tui.prompt import Typing
 from tui.screens.reading import ReadingScreen
 from tui.walker import Walker
 from tui.widgets.lines import DIM, HERE, STRONG, line
@@ -19,14 +20,23 @@ MOST = 2000  # pieces asked for
 
 
 class CompareScreen(ReadingScreen):
-    """A text and what each tokenizer makes of it; `text` None: the first of the corpus."""
+    """A text, or a story by its number, and what each tokenizer makes of it; without either the
+    first story of the corpus."""
 
     ACTIONS = COMPARE_ACTIONS
     BINDINGS = [*bindings(COMPARE_ACTIONS)]
 
-    def __init__(self, walker: Walker, glyphs: Glyphs, text: str | None = None):
-        super().__init__(walker, glyphs)
-        self.text = text
+    def __init__(
+        self,
+        walker: Walker,
+        glyphs: Glyphs,
+        typing: Typing,
+        text: str | None = None,
+        story: int | None = None,
+    ):
+        super().__init__(walker, glyphs, typing)
+        self.text = text  # or its beginning, where it is a story
+        self.story = 0 if text is None else story
         self.found: list[dict[str, Any]] | None = None
         self.first = 0  # the first line of the body that is seen
 
@@ -37,7 +47,8 @@ class CompareScreen(ReadingScreen):
             ask = self.walker.client.ask
             if self.text is None:
                 self.text = (await ask("story", number=0))["text"]
-            self.found = (await ask("tokenize", text=self.text, most=MOST))["tokenizers"]
+            whole = self.text if self.story is None else self.story
+            self.found = (await ask("tokenize", text=whole, most=MOST))["tokenizers"]
 
         self.later(job)
         self.draw()
@@ -47,7 +58,7 @@ class CompareScreen(ReadingScreen):
 
     def take(self, text: str | None) -> None:
         if text is not None:
-            self.text = text
+            self.text, self.story = text, None
             self.fetch()
 
     def action_scroll(self, by: int) -> None:
@@ -63,7 +74,11 @@ class CompareScreen(ReadingScreen):
         return [title, line(), *(line((each, DIM)) for each in text), line()]
 
     def body(self, width: int, room: int) -> list[Text]:
-        return self.blocks(width)[self.first :]
+        blocks = self.blocks(width)
+        seen = blocks[self.first : self.first + room]
+        if self.first + room < len(blocks) and seen:
+            seen[-1] = line((f"{self.glyphs.dots} down: more", DIM))
+        return seen
 
     def blocks(self, width: int) -> list[Text]:
         """For each tokenizer a heading, then pieces, IDs and bytes, one under the other."""
@@ -74,5 +89,8 @@ class CompareScreen(ReadingScreen):
             lines.append(line((shown(heading_of(row), self.glyphs.ascii), STRONG)))
             for pieces, ids, raw in columns_of(row, width - 2, self.glyphs):
                 lines += [line("  ", pieces), line("  ", (ids, DIM)), line("  ", (raw, DIM))]
+            if row["count"] > len(row["ids"]):
+                more = row["count"] - len(row["ids"])
+                lines.append(line((f"  {self.glyphs.dots} and {more:,} more", DIM)))
             lines.append(line())
         return lines

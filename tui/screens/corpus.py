@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from tui.actions import CORPUS_ACTIONS, bindings
-from tui.corpora import audit_lines, ending, token, wrapped_text
+from tui.corpora import audit_lines, beginning, ending, last_tokens, token, wrapped_text
 from tui.glyphs import Glyphs
 from tui.plain import shown
+from tui.prompt import Typing
 from tui.screens.reading import ReadingScreen
 from tui.walker import Walker
-from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, line
+from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, line, wrapped
 
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+FAR = 10**12  # beyond the last token of any story
+BRIEF = 30  # characters of what is looked for that are told
 PART = 3  # lines of the text, of the tokens and of the lengths, at the least
 
 
@@ -30,8 +34,8 @@ class CorpusScreen(ReadingScreen):
     ACTIONS = CORPUS_ACTIONS
     BINDINGS = [*bindings(CORPUS_ACTIONS)]
 
-    def __init__(self, walker: Walker, glyphs: Glyphs, finding: bool = False):
-        super().__init__(walker, glyphs)
+    def __init__(self, walker: Walker, glyphs: Glyphs, typing: Typing):
+        super().__init__(walker, glyphs, typing)
         self.number, self.at = 0, 1
         self.context = walker.options.context
         self.story: dict[str, Any] | None = None
@@ -40,86 +44,125 @@ class CorpusScreen(ReadingScreen):
         self.reading = False  # whether the whole text is shown
         self.first = 0  # the first of its lines that is seen
         self.search: str | None = None
-        if finding:
-            self.action_find()
+        self.fetching = 0  # stories that were asked for and are not there yet
 
     # --- asking the worker --------------------------------------------------------------------
 
+    @property
+    def before(self) -> int:
+        """Tokens before the newest target that may have to be drawn."""
+        return max(self.context, LENGTHS[-1]) + self.app.size.height
+
     def fetch(self) -> None:
+        """The story and token that are wanted when the worker comes to it."""
         self.said = ("", False)
+        self.fetching += 1
 
         async def job() -> None:
-            self.take(await self.walker.client.ask("story", number=self.number, at=self.at))
+            self.fetching -= 1
+            where = {"number": self.number, "at": self.at, "before": self.before}
+            self.take(await self.walker.client.ask("story", **where))
 
         self.later(job)
 
     def take(self, story: dict[str, Any]) -> None:
+        if self.story is None or self.story["number"] != story["number"]:
+            self.first = 0
         self.story, self.number, self.at = story, story["number"], story["at"]
-        self.first = 0
-
-    def go(self, number: int, at: int = 1) -> None:
-        """To a story, where there is one, and a token of it."""
-        last = self.story["stories"] - 1 if self.story else 0
-        self.number, self.at = max(0, min(number, last)), at
-        self.fetch()
 
     def look_for(self, text: str | None, back: bool = False) -> None:
         """To the next place of a text, or the one before."""
         if text is None:
             self.draw()
             return
-        self.search = text
+        named = text.strip().startswith("#") and text.strip()[1:].isdigit()
+        self.search = None if named else text
+        self.fetching += 1
 
         async def job() -> None:
+            self.fetching -= 1
             where = {"number": self.number, "at": self.at}
             answer = await self.walker.client.ask("find", text=text, back=back, **where)
+            brief = repr(text if len(text) <= BRIEF else f"{text[:BRIEF]}...")
             if answer["found"] is None:
-                self.said = (f"{text!r} is nowhere in this corpus", True)
+                self.said = (f"{brief} is nowhere in this corpus", True)
                 return
-            self.take(await self.walker.client.ask("story", **answer["found"]))
-            self.said = (f"n, N: next, previous {text!r}; escape: no more", False)
+            found = await self.walker.client.ask("story", **answer["found"], before=self.before)
+            self.take(found)
+            self.said = ("", False)
+            if not named:
+                self.said = (f"n, N: next, previous {brief}; escape: no more", False)
 
         self.later(job)
 
     # --- keys ---------------------------------------------------------------------------------
 
+    def in_order(self, act: Callable[[], None]) -> None:
+        """Do what a key asks for when what earlier keys fetch is there."""
+        if not self.fetching:
+            act()
+            return
+
+        async def job() -> None:
+            self.in_order(act)
+
+        self.later(job)
+
     def action_story(self, by: int) -> None:
+        self.in_order(lambda: self.to_story(by))
+
+    def to_story(self, by: int) -> None:
+        """To another story or, while something is looked for, to its next place."""
         if self.search is not None:
             self.look_for(self.search, back=by < 0)
-        elif by > 0 or self.number > 0:
-            self.go(self.number + by)
+            return
+        last = self.story["stories"] - 1 if self.story else 0
+        if 0 <= self.number + by <= last:
+            self.number, self.at = self.number + by, 1
+            self.fetch()
 
     def action_match_back(self) -> None:
         if self.search is not None:
             self.look_for(self.search, back=True)
 
     def action_target(self, by: int) -> None:
-        """Grow the list of windows by one pair, or take the last away; in the text, scroll."""
+        self.in_order(lambda: self.grow(by))
+
+    def grow(self, by: int) -> None:
+        """Grow the list of windows by pairs, or take the last away; in the text, scroll."""
         if self.reading:
             self.first = max(0, self.first + by)
             self.draw()
-        elif self.story is not None:
-            at = max(1, min(self.at + by, self.story["count"] - 1))
-            inside = at - self.story["first"] < len(self.story["ids"])
-            self.at = at
-            if inside and at >= self.story["first"] + min(self.context, self.story["first"]):
+        elif self.story is not None and not self.auditing:
+            self.at = max(1, min(self.at + by, self.story["count"] - 1))
+            inside = self.at <= self.last_told(self.story)
+            needs = max(0, self.at - self.before)
+            if inside and self.story["first"] <= needs:
                 self.draw()
             else:
                 self.fetch()
 
+    def last_told(self, story: dict[str, Any]) -> int:
+        """The last token that the worker told of."""
+        last: int = story["first"] + len(story["ids"]) - 1
+        return last
+
     def action_target_end(self, by: int) -> None:
-        if self.story is not None:
-            self.action_target(by * self.story["count"])
+        """To the first pair, or to all of them."""
+        if self.reading:
+            self.action_target(by * FAR)
+        else:
+            self.in_order(lambda: self.grow(by * FAR))
 
     def action_context(self, by: int) -> None:
         """Other lengths of the context: powers of two, and the one that is walked."""
         lengths = sorted({*LENGTHS, self.walker.options.context})
         at = min(range(len(lengths)), key=lambda i: abs(lengths[i] - self.context))
         self.context = lengths[max(0, min(at + by, len(lengths) - 1))]
-        self.draw()
+        self.action_target(0)
 
     def action_find(self) -> None:
-        self.auditing = False
+        self.auditing = self.reading = False
         self.ask_for("find", "a token or a text; #12 is a story", self.look_for)
 
     def action_read(self) -> None:
@@ -141,7 +184,10 @@ class CorpusScreen(ReadingScreen):
         from tui.screens.compare import CompareScreen
 
         if self.story is not None:
-            self.app.push_screen(CompareScreen(self.walker, self.glyphs, self.story["text"]))
+            screen = CompareScreen(
+                self.walker, self.glyphs, self.typing, self.story["text"], self.story["number"]
+            )
+            self.app.push_screen(screen)
 
     def action_close(self) -> None:
         if self.reading:
@@ -160,7 +206,8 @@ class CorpusScreen(ReadingScreen):
     def body(self, width: int, room: int) -> list[Text]:
         if self.auditing:
             told = audit_lines(self.audit) if self.audit else ["counting ..."]
-            return [line(shown(each, self.glyphs.ascii)) for each in told]
+            plain = [shown(each, self.glyphs.ascii) for each in told]
+            return [part for each in plain for part in wrapped(each, width)]
         if self.story is None:
             return [line(("loading ...", DIM))]
         if self.reading:
@@ -176,43 +223,50 @@ class CorpusScreen(ReadingScreen):
         return lines[self.first :]
 
     def heading(self, width: int) -> Text:
-        name = shown(self.walker.corpus, self.glyphs.ascii)
         where = ""
         if self.auditing:
             where = "audit"
         elif self.story is not None:
             number, stories = self.story["number"], self.story["stories"]
             where = f"story {number:,}, of 0 to {stories - 1:,}: {self.story['side']}"
-        gap = max(1, width - cell_len(name) - cell_len(where) - len("corpus  "))
+        room = width - cell_len(where) - len("corpus  ") - 1
+        name = ending(shown(self.walker.corpus, self.glyphs.ascii), room, self.glyphs)
+        gap = room - cell_len(name) + 1
         return line(("corpus  ", HERE), (name, STRONG), " " * gap, (where, DIM))
 
     def story_lines(self, story: dict[str, Any], width: int, room: int) -> list[Text]:
         """The text, the flow of tokens, the windows so far, and the same target under several
-        context lengths, in about equal parts."""
+        context lengths; each keeps its place while the windows grow."""
         part = max(PART, (room - 7) // 4)
         flow = self.flow_lines(story, width, part)
+        count = story["count"] - 1
+        tokens = line(("TOKENS", STRONG), (f"  {story['count']:,}, each with its ID", DIM))
+        if count < 1:
+            text = self.text_lines(story, width, room - len(flow) - 5)
+            none = line(("no window: a single token has none before it", DIM))
+            return [*text, line(), tokens, *flow, line(), none]
         lengths = self.length_lines(story, width, part)
         left = room - len(flow) - len(lengths) - 6  # for the text and the windows
-        wanted = min(self.at, part + 1)
-        lines = wrapped_text(story["text"], width, max(PART, left - wanted), self.glyphs)
-        text = [line(each) for each in lines]
-        windows = left - len(text)
-        count = story["count"] - 1
+        text = self.text_lines(story, width, max(PART, left - max(part, 5) - 1))
+        rows = max(1, left - len(text))
+        windows = self.window_lines(story, width, rows)
+        told = f"  {self.at:,} of {count:,}, context {self.context}, then the target"
         return [
             *text,
             line(),
-            line(("TOKENS", STRONG), (f"  {story['count']:,}, each with its ID", DIM)),
+            tokens,
             *flow,
             line(),
-            line(
-                ("WINDOWS", STRONG),
-                (f"  {self.at:,} of {count:,}, context {self.context}, then the target", DIM),
-            ),
-            *self.window_lines(story, width, max(1, windows)),
+            line(("WINDOWS", STRONG), (told, DIM)),
+            *windows,
+            *[line()] * (rows - len(windows)),
             line(),
             line(("THE SAME TARGET", STRONG), ("  under several context lengths", DIM)),
             *lengths,
         ]
+
+    def text_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
+        return [line(each) for each in wrapped_text(story["text"], width, most, self.glyphs)]
 
     def piece(self, story: dict[str, Any], at: int) -> str:
         """One token of the story, as data."""
@@ -225,7 +279,7 @@ class CorpusScreen(ReadingScreen):
         room = 0
         for i, number in enumerate(story["ids"]):
             at = story["first"] + i
-            name = self.piece(story, at)
+            name = beginning(self.piece(story, at), width - 14, self.glyphs)
             unknown = "?" if number == story["unknown"] else ""
             size = cell_len(name) + len(f" {number}{unknown}") + 2
             if not lines or size > room:
@@ -248,7 +302,6 @@ class CorpusScreen(ReadingScreen):
         return [
             self.pair(story, at, self.context, f"{at:>6}", width)
             for at in range(first, self.at + 1)
-            if at - self.context >= story["first"] or story["first"] == 0
         ]
 
     def length_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
@@ -261,11 +314,15 @@ class CorpusScreen(ReadingScreen):
 
     def pair(self, story: dict[str, Any], at: int, context: int, label: str, width: int) -> Text:
         """A context and its target."""
-        begin = max(story["first"], at - context)
-        slots = [story["pad"]] * max(0, context - at) + [
-            self.piece(story, i) for i in range(begin, at)
-        ]
+        slots = [story["pad"]] * max(0, context - at)
+        slots += [self.piece(story, i) for i in range(max(0, at - context), at)]
         target = f" {self.glyphs.arrow} {self.piece(story, at)}"
-        seen = ending(" ".join(slots), width - cell_len(label + target) - 2, self.glyphs)
-        style = HERE if at == self.at else PLAIN
-        return line((label, DIM), "  ", (seen, PLAIN if at == self.at else DIM), (target, style))
+        target = beginning(target, width - len(label) - 6, self.glyphs)
+        seen = last_tokens(slots, width - cell_len(label + target) - 2, self.glyphs)
+        newest = at == self.at
+        return line(
+            (label, DIM),
+            "  ",
+            (seen, PLAIN if newest else DIM),
+            (target, HERE if newest else PLAIN),
+        )

@@ -10,6 +10,7 @@ from tui.actions import FOLLOW_ACTIONS, bindings
 from tui.cells import written
 from tui.glyphs import Glyphs
 from tui.plain import shown
+from tui.prompt import Typing
 from tui.screens.reading import ReadingScreen
 from tui.walker import Walker
 from tui.widgets.curve import plotted
@@ -26,8 +27,8 @@ class FollowScreen(ReadingScreen):
     ACTIONS = FOLLOW_ACTIONS
     BINDINGS = [*bindings(FOLLOW_ACTIONS)]
 
-    def __init__(self, walker: Walker, glyphs: Glyphs, name: str, cell: list[int]):
-        super().__init__(walker, glyphs)
+    def __init__(self, walker: Walker, glyphs: Glyphs, typing: Typing, name: str, cell: list[int]):
+        super().__init__(walker, glyphs, typing)
         self.followed, self.cell = name, cell
         self.rows: list[dict[str, float]] | None = None
         self.last = 0  # how many of the newest rows are below what is seen
@@ -76,8 +77,8 @@ class NormsScreen(ReadingScreen):
     ACTIONS = FOLLOW_ACTIONS
     BINDINGS = [*bindings(FOLLOW_ACTIONS)]
 
-    def __init__(self, walker: Walker, glyphs: Glyphs):
-        super().__init__(walker, glyphs)
+    def __init__(self, walker: Walker, glyphs: Glyphs, typing: Typing):
+        super().__init__(walker, glyphs, typing)
         self.found: dict[str, Any] | None = None
         self.first = 0
 

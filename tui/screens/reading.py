@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rich.text import Text
-from textual import events
 from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
@@ -15,7 +14,7 @@ from engine.service.client import WorkerDied, WorkerError
 from tui.actions import Action, brief
 from tui.glyphs import Glyphs
 from tui.plain import shown
-from tui.prompt import Prompt
+from tui.prompt import Prompt, Typing
 from tui.walker import Walker
 from tui.widgets.lines import DIM, HERE, WARN, Lines, line
 
@@ -25,12 +24,12 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
 
     ACTIONS: tuple[Action, ...] = ()
 
-    def __init__(self, walker: Walker, glyphs: Glyphs):
+    def __init__(self, walker: Walker, glyphs: Glyphs, typing: Typing):
         super().__init__()
         self.walker = walker
         self.glyphs = glyphs
+        self.typing = typing
         self.said = ("", False)  # a sentence at the foot, and whether it is a warning
-        self.prompt: Prompt | None = None
         self.shown = Lines(id="reading")
 
     def compose(self) -> ComposeResult:
@@ -58,34 +57,31 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     # --- the worker, typing, drawing ----------------------------------------------------------
 
     def later(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Queue what needs the worker; a mistake is told at the foot."""
+        """Queue what needs the worker; how far it is, and a mistake, are told at the foot."""
 
         async def told() -> None:
+            self.walker.listener = self.note
             try:
                 await job()
             except (WorkerDied, WorkerError):
                 raise
             except TensorstepError as error:
                 self.said = (str(error), True)
+            finally:
+                self.walker.listener = None
             self.draw()
 
         self.walker.later(told)
 
+    def note(self, text: str, warn: bool = False) -> None:
+        """A sentence at the foot, until the work is done."""
+        before, self.said = self.said, (text, warn)
+        self.draw()
+        self.said = before
+
     def ask_for(self, question: str, hint: str, answered: Callable[[str | None], None]) -> None:
         """Have something typed at the foot."""
-        self.prompt = Prompt(question, hint, answered)
-        self.draw()
-
-    def on_key(self, event: events.Key) -> None:
-        if self.prompt is not None and self.prompt.open:
-            event.prevent_default().stop()
-            self.prompt.take(event.key, event.character)
-            self.draw()
-
-    def on_paste(self, event: events.Paste) -> None:
-        if self.prompt is not None and self.prompt.open:
-            self.prompt.type(event.text)
-            self.draw()
+        self.typing.ask(Prompt(question, hint, answered), self.draw)
 
     def action_help(self) -> None:
         from tui.screens.help import key_lines
@@ -106,8 +102,9 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
         self.shown.show([*head, *body, self.foot(width)])
 
     def foot(self, width: int) -> Text:
-        if self.prompt is not None and self.prompt.open:
-            return self.prompt.line(self.glyphs, width)
+        typed = self.typing.line(self.glyphs, width)
+        if typed is not None:
+            return typed
         text, warn = self.said
         if text:
             return line((shown(text, self.glyphs.ascii), WARN if warn else DIM))

@@ -19,7 +19,7 @@ class Sheet(ModalScreen[Answer], Generic[Answer]):
     """A framed list of lines."""
 
     BINDINGS = [
-        Binding("escape,q", "close", "close", show=False, id="sheet.close"),
+        Binding("escape,q,ctrl+c", "close", "close", show=False, id="sheet.close"),
         Binding("up,k", "move(-1)", "up", show=False, id="sheet.up"),
         Binding("down,j", "move(1)", "down", show=False, id="sheet.down"),
         Binding("pageup", "move(-10)", "page up", show=False, id="sheet.page_up"),
