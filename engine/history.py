@@ -138,6 +138,10 @@ class History:
             raise KeyError(f"no value of {name} at step {step}")
         return value
 
+    def held(self, name: str, step: int) -> Any:
+        """The value of a state where it is held, without computing it; else None."""
+        return self._values.get((step, name))
+
     def _is_before(self, name: str, step: int) -> bool:
         """Whether another history has it; what this one begins with it has itself."""
         if self.before is None or step >= self.begins:

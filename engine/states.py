@@ -107,6 +107,10 @@ class State:
             self._value = self.operation.compute(*made, *self.parameters)
         return self
 
+    def recall(self, value: Any) -> None:
+        """Take a value that was computed before, bit for bit, instead of computing it again."""
+        self._value = value
+
     def finish(self) -> State:
         """Compute, and let go of the inputs, so that they can be freed. Returns itself."""
         if self._value is None:

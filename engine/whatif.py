@@ -7,7 +7,7 @@ no gradient goes through it to what it was computed from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,11 +116,21 @@ class EditedOperation(Operation):
 
 
 class EditedProcess:
-    """A process with edits, on tensors of its own; driven and walked as any other."""
+    """A process with edits, on tensors of its own; driven and walked as any other.
 
-    def __init__(self, process: Process, edits: tuple[Edit, ...]):
+    held  gives what the unedited walk holds of a state at a step, or None: in the first step that is
+          edited, what comes before the first edit is taken from there
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        edits: tuple[Edit, ...],
+        held: Callable[[str, int], Any] | None = None,
+    ):
         self._process = process
         self._edits = edits
+        self._held = held
         self.map = process.map
 
     def states(self, step: int) -> States:
@@ -129,7 +139,31 @@ class EditedProcess:
         for edit in self._edits:
             if edit.step == step and not edit.is_parameter:
                 cells.setdefault(edit.name, {})[edit.cell] = edit.value
-        return edited(self._process.states(step), cells)
+        if self._held is None or not cells or step > min(e.first_step for e in self._edits):
+            return edited(self._process.states(step), cells)
+        return self._from_held(step, cells, self._held)
+
+    def _from_held(
+        self, step: int, cells: dict[str, dict[Cell, float]], held: Callable[[str, int], Any]
+    ) -> States:
+        """The states of a step without computing those before the first edit again.
+
+        What is taken from elsewhere has no graph for backward: where backward is next, the step is
+        made once more as a whole, up to where it is, and goes on from there.
+        """
+        states = edited(recalled(self._process.states(step), cells, held, step), cells)
+        state = next(states)
+        while True:
+            name = state.name
+            state = yield state
+            if name == "loss" and self.map == "training":
+                states.close()
+                states = edited(self._process.states(step), cells)
+                state = run_to(states, "loss")
+            try:
+                state = states.send(state)
+            except StopIteration as stop:
+                return stop.value
 
     def set_parameters(self, step: int) -> None:
         """Put the edited parameters in place with which a step begins."""
@@ -163,6 +197,41 @@ class EditedProcess:
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:
         return self._process.axes
+
+
+def recalled(
+    states: States,
+    cells: dict[str, dict[Cell, float]],
+    held: Callable[[str, int], Any],
+    step: int,
+) -> States:
+    """The same states; up to the first that is edited with the values that are held of them."""
+    try:
+        state = next(states)
+        while True:
+            if state.name in cells:
+                break
+            value = held(state.name, step)
+            if isinstance(value, Tensor):
+                state.recall(value.detach())
+            state = yield state
+            state = states.send(state)
+        while True:
+            state = yield state
+            state = states.send(state)
+    except StopIteration as stop:
+        return stop.value
+
+
+def run_to(states: States, name: str) -> State:
+    """Drive up to a state, computing all but asides; returns it."""
+    state = next(states)
+    while True:
+        if not state.aside:
+            state.finish()
+        if state.name == name:
+            return state
+        state = states.send(state)
 
 
 def edited(states: States, cells: dict[str, dict[Cell, float]]) -> States:

@@ -98,7 +98,7 @@ class Session:
         original = self.walk(kind, model)
         walk = original
         if edits:
-            process = EditedProcess(original.process.replica(), tuple(edits))
+            process = EditedProcess(original.process.replica(), tuple(edits), original.history.held)
             walk = original.branch(process, min(edit.first_step for edit in edits))
             self._edited[key] = walk
         with contextlib.suppress(UsageError):  # an edited generation may end before

@@ -155,7 +155,7 @@ def test_back_and_forth_over_an_edited_walk(name: str, budget: int):
     original.seek(4)
     walk = original.branch(EditedProcess(original.process.replica(), edits), 2)
     assert position(walk) == (2, "batch.X")
-    wander(walk, expected, 4, 120, seed=3)
+    wander(walk, expected, 4, 50, seed=3)
     walk.seek(0)
     assert list(walked_forward(walk, 4)) == list(expected)
     compare(walk, expected)
