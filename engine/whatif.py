@@ -118,8 +118,8 @@ class EditedOperation(Operation):
 class EditedProcess:
     """A process with edits, on tensors of its own; driven and walked as any other.
 
-    held  gives what the unedited walk holds of a state at a step, or None: in the first step that is
-          edited, what comes before the first edit is taken from there
+    held  gives what the unedited walk holds of a state at a step, or None: in the first step that
+          is edited, what comes before the first edit is taken from there
     """
 
     def __init__(

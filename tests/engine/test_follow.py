@@ -46,6 +46,7 @@ def rows_of(
     return rows
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("limit", [None, LIMIT])
 @EACH_RULE
 @EACH_MODEL

@@ -212,6 +212,28 @@ def test_of_two_edits_of_one_cell_the_last_counts():
     compare(made.walk("training", "mlp"), reference("mlp", SGD(0.1), 3, [first]))
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("name", "state", "cell"),
+    [
+        ("mlp", "hidden", (0, 3)),
+        ("attention", "scores", (1, 0, 2)),
+        ("multihead", "scores.masked", (1, 1, 0, 2)),
+        ("attention", f"parameters.{ROW}", (3,)),
+    ],
+)
+def test_what_is_no_number(name: str, state: str, cell: tuple[int, ...], value: float):
+    """It spreads as in plain PyTorch; a second edit, among what is NaN by then, cuts the gradient
+    of its own cell only."""
+    made = session()
+    edits = [Edit(2, state, cell, value), Edit(3, "logits", (0, 4), 0.5)]
+    for count in (1, 2):
+        made.edit("training", name, edits[count - 1])
+        walk = made.walk("training", name)
+        walk.seek(5)
+        compare(walk, reference(name, SGD(0.1), 4, edits[:count]))
+
+
 @pytest.mark.parametrize(("name", "state"), [*EVERY_STATE, ("mlp", f"gradients.{ROW}")])
 def test_a_cell_s_own_value_changes_nothing(name: str, state: str):
     made = session(RULES["adamw"])

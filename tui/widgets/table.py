@@ -1,7 +1,7 @@
 """The tensor table: the visible cells of any state, with labels, a cursor, heat and a summary.
 
-It formats only what is seen. The cells come from the worker: when the view needs others, it asks for
-them, and keeps showing what it has until they are there.
+It formats only what is seen. The cells come from the worker: when the view needs others, it asks
+for them, and keeps showing what it has until they are there.
 """
 
 from __future__ import annotations
