@@ -1,4 +1,4 @@
-"""A worker whose states are large tensors, for `benchmarks.terminal`: the same desk, other states."""
+"""A worker whose states are large tensors, for `benchmarks.terminal`."""
 
 from __future__ import annotations
 
