@@ -197,6 +197,16 @@ def brief(actions: tuple[Action, ...]) -> list[tuple[str, str]]:
     return [(action.shown.split()[0], action.brief) for action in actions if action.brief]
 
 
-def footer(wide: bool = False) -> list[tuple[str, str]]:
-    """The footer of the walk."""
-    return brief(tuple(action for action in ACTIONS if wide or not action.wide))
+def footer(width: int) -> list[tuple[str, str]]:
+    """The footer of the walk: what it always shows, and as much more as there is room for."""
+    shown = [action for action in ACTIONS if not action.wide]
+    for action in ACTIONS:
+        more = [each for each in ACTIONS if each in shown or each is action]
+        if action.wide and room_of(more) <= width:
+            shown = more
+    return brief(tuple(shown))
+
+
+def room_of(actions: list[Action]) -> int:
+    """Cells that a footer takes."""
+    return sum(len(key) + len(word) + 3 for key, word in brief(tuple(actions))) - 2

@@ -185,11 +185,11 @@ class Tensorstep(Keys, inherit_bindings=False):
 
     def draw_frame(self) -> None:
         """Top line, map, footer, and what a terminal too small shows."""
+        width, height = self.size
         keys: list[Any] = []
-        for key, word in footer(self.size.width >= WIDE):
+        for key, word in footer(width):
             keys += [(key, HERE), (f" {word}  ", DIM)]
         self.bottom.show([line(*keys)])
-        width, height = self.size
         least = f"{SMALLEST[0]}x{SMALLEST[1]}"
         self.small.show([line(f"tensorstep needs {least}, this is {width}x{height}: enlarge it")])
         self.top.show([self.top_line()])
@@ -276,7 +276,7 @@ class Tensorstep(Keys, inherit_bindings=False):
             self.explain_pane.training = walker.kind == TRAINING
             self.explain_pane.explain(STAGES[walker.state["stage"]], found)
 
-    def on_tensor_table_wanted(self) -> None:
+    def on_table_view_wanted(self) -> None:
         self.walker.look_again()
 
 

@@ -136,6 +136,6 @@ def test_the_padding_row_stays_zero(name: str, kind: str):
 def test_back_and_forth(kind: str, budget: int):
     expected = trace(clipping("multihead", kind), 4)
     walk = Walk(clipping("multihead", kind), budget)
-    wander(walk, expected, 4, 50, seed=7)
+    wander(walk, expected, 4, 25, seed=7)
     walk.seek(4)
     compare(walk, reference("multihead", EVERY_RULE[kind], 3, clip=LIMIT))

@@ -46,7 +46,7 @@ def test_the_default_is_the_worked_sentence():
         ({"lr": 0.0}, "--lr 0 does not train"),
         ({"lr": math.nan}, "--lr nan does not train"),
         ({"lr": math.inf}, "--lr inf does not train"),
-        ({"optimizer": "adam"}, "no optimizer is called 'adam': use sgd or adamw"),
+        ({"optimizer": "rmsprop"}, "no optimizer is called 'rmsprop': use sgd, adam, adamw"),
         ({"seed": -1}, "--seed -1 is no seed"),
         ({"draw_seed": 2**63}, f"--seed {2**63} is no seed"),
         ({"sentence": " \n"}, "the sentence holds no token"),

@@ -181,7 +181,7 @@ def test_back_and_forth_over_an_edited_walk(name: str, budget: int):
     original.seek(4)
     walk = original.branch(EditedProcess(original.process.replica(), edits), 2)
     assert position(walk) == (2, "batch.X")
-    wander(walk, expected, 4, 50, seed=3)
+    wander(walk, expected, 4, 30, seed=3)
     walk.seek(0)
     check_same(walked_forward(walk, 4), expected)
     plainly = reference(name, rule, 4, edits)

@@ -137,7 +137,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[Any, ...], str]] = [
     (TRAIN, ("--lr", "nan"), "--lr nan does not train"),
     (TRAIN, ("--lr", "inf"), "--lr inf does not train"),
     (TRAIN, ("--lr", "fast"), "--lr"),
-    (TRAIN, ("--optimizer", "adam"), "no optimizer is called 'adam': use sgd or adamw"),
+    (TRAIN, ("--optimizer", "rmsprop"), "no optimizer is called 'rmsprop': use sgd, adam, adamw"),
     (TRAIN, ("--seed", -1), "--seed -1 is no seed"),
     (GENERATE, ("--seed", 2**63), f"--seed {2**63} is no seed"),
     (GENERATE, ("--train-steps", -1), "--train-steps -1 is too small: give 0 or more"),

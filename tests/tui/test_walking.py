@@ -624,6 +624,9 @@ async def test_explanations_are_the_engines():
             walk.seek(step, name)
             expected = walk.current.explain(cell)
             await screen.goto(f"{step}:{name}" + (f":{','.join(map(str, cell))}" if cell else ""))
+            if "enter shows them" in screen.explanation:
+                await screen.to_pane("explain")
+                await screen.press("pagedown", "enter", "escape")
             told = screen.explanation
             index = f"[{','.join(map(str, cell))}]" if cell else ""
             sentence = STAGES[stage_of("training", name, step)].sentence
@@ -680,9 +683,11 @@ async def test_a_long_explanation_is_scrolled():
         assert "flatten[0,15]" not in screen.explanation
         assert "more" in screen.pane("explain")[-1]
         await screen.to_pane("explain")
+        await screen.press("pagedown", "enter")  # the end of what is shown at first: all of it
+        await screen.press(*["up"] * 60)
         seen = screen.explanation
-        for _ in range(12):
-            await screen.press("pagedown")
+        for _ in range(20):
+            await screen.press("down")
             seen += " " + screen.explanation
         for slot in range(16):
             assert f"flatten[0,{slot}]" in seen

@@ -118,7 +118,8 @@ class ExplainPane(Pane):
                 here = range(len(lines) - 1, len(lines))
         self._all = lines
         if self.active and here:  # keep what is picked in sight
-            self.first = min(max(self.first, here.stop - height + 1), here.start)
+            top = 0 if self.picked == 0 else here.start  # the first term with what stands above
+            self.first = min(max(self.first, here.stop - height + 1), top)
         self.first = max(0, min(self.first, len(lines) - height))
         seen = lines[self.first : self.first + height]
         if self.first + height < len(lines) and seen:
