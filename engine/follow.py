@@ -31,14 +31,16 @@ class Follower:
             raise UsageError("generating changes no parameter: follow one on the training map")
         if name not in walk.process.parameters:
             raise UsageError(f"no parameter is called {name!r}: follow a cell of a parameter")
+        shape = walk.process.parameters[name].shape
+        if len(cell) != len(shape) or not all(0 <= i < n for i, n in zip(cell, shape, strict=True)):
+            raise UsageError(f"there is no cell {list(cell)} of {name}: its shape is {list(shape)}")
         self.name, self.cell = name, cell
         self.rows: list[Row] = []
-        self._process, self._first = walk.history.beginning()
+        self._process = walk.history.beginning()
 
     def up_to(self, step: int, tell: Tell | None = None) -> list[Row]:
         """The rows of all steps up to one; those that are new are made now."""
-        begin = self._first + len(self.rows)
-        steps = range(begin, step + 1)
+        steps = range(1 + len(self.rows), step + 1)
         for number in tracked(steps, f"following {self.name}", len(steps), tell):
             self.rows.append(self._row(number))
         return [row for row in self.rows if row["step"] <= step]
@@ -47,12 +49,14 @@ class Follower:
         row: Row = {"step": step}
         for state in each(self._process.states(step)):
             if state.name == "loss":
-                row["loss"] = float(state.value)
+                row["loss"] = state.value.item()
             elif state.name == f"update.{self.name}":
                 parts = state.operation.take_apart(*operands_of(state))
                 row["value"] = float(parts["old"][self.cell])
                 row["gradient"] = float(parts["grad"][self.cell])
-                row["update"] = float(parts["new"][self.cell]) - row["value"]
+                row["update"] = (
+                    float(state.value[self.cell]) - row["value"]
+                )  # also of an edited one
                 row |= {p: float(parts[p][self.cell]) for p in ("m", "v") if p in parts}
         return row
 

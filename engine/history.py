@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.errors import UsageError
 from engine.ops import given
 from engine.ops.gradients import GradientOf
-from engine.processes import Process
+from engine.processes import Process, Snapshot
 from engine.records import PartRecord, Record
 from engine.snapshots import Snapshots
 from engine.states import State, drain
@@ -175,7 +175,8 @@ class History:
             values.append(value if source.index_map is None else source.index_map(value))
         with torch.no_grad():  # a graph would hold what its backward needs, uncounted
             if isinstance(record, PartRecord):
-                made = record.operation.take_apart(*values)[record.part]
+                whole = record.whole.name
+                made = record.operation.part(record.part, values, lambda: self.fetch(whole, step))
             else:
                 made = record.operation.compute(*values)
         self._values.put((step, name), made)
@@ -229,12 +230,16 @@ class History:
             self._listed[step] = records
             self._listed.move_to_end(step, last=False)
 
-    def beginning(self) -> tuple[Process, int]:
-        """A replica of its own that stands where the first step begins, and that step's number."""
-        first = self.begins if self.before is not None else 1
+    def beginning(self) -> Process:
+        """A replica of its own that stands where step 1 begins."""
         replica = self.process.replica()
-        replica.restore(self._snapshots.before(first))
-        return replica, first
+        replica.restore(self._first_snapshot())
+        return replica
+
+    def _first_snapshot(self) -> Snapshot:
+        if self.before is not None and self.begins > 1:
+            return self.before._first_snapshot()
+        return self._snapshots.before(1)
 
     def stand_before(self, step: int) -> Process:
         """A replica that stands where `step` begins."""

@@ -58,6 +58,10 @@ class Process(Protocol):
         """The same process on tensors of its own, to make earlier steps again."""
         ...
 
+    def apart(self) -> Process:
+        """A replica whose parameters, too, are its own: they can be edited."""
+        ...
+
     @property
     def parameters(self) -> dict[str, Tensor]:
         """The stored parameters, as they stand now."""

@@ -6,7 +6,7 @@ from engine.processes import Snapshot
 
 
 class Snapshots:
-    """The first snapshot, the newest, and those between whose step is a multiple of `stride`.
+    """The first snapshot, the newest, and those between that are a multiple of `stride` steps on.
 
     near  one more, wherever the last replay stood: who reads one state of a step will read its
           neighbours
@@ -15,6 +15,7 @@ class Snapshots:
 
     def __init__(self, first: Snapshot):
         self.stride = 1
+        self.first = first.step
         self.newest = first
         self.near: Snapshot | None = None
         self.held = first.nbytes
@@ -25,7 +26,7 @@ class Snapshots:
 
     def add(self, snapshot: Snapshot) -> None:
         """The snapshot of the step that has just ended."""
-        if self.newest.step % self.stride:
+        if (self.newest.step - self.first) % self.stride:
             self._drop(self.newest.step)
         self._drop(snapshot.step)
         self.newest = self._by_step[snapshot.step] = snapshot
@@ -36,7 +37,7 @@ class Snapshots:
         the newest stay, whatever their size."""
         while self.held - self._near_bytes > limit and len(self._by_step) > 2:
             self.stride *= 2
-            for step in [step for step in self._by_step if step % self.stride]:
+            for step in [step for step in self._by_step if (step - self.first) % self.stride]:
                 if step != self.newest.step:
                     self._drop(step)
 

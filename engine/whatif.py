@@ -7,6 +7,7 @@ no gradient goes through it to what it was computed from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,8 @@ from torch import Tensor
 from engine.errors import UsageError
 from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term
 from engine.processes import Process, Snapshot
-from engine.states import State, States, splice
+from engine.records import PartRecord, Record
+from engine.states import State, States
 
 PARAMETERS = "parameters."
 COMPUTED = "computed"  # the part of an edited state that has the numbers before the edit
@@ -53,11 +55,12 @@ class EditedOperands(Operands):
 class EditedOperation(Operation):
     """An operation whose result has other values in some cells."""
 
-    __slots__ = ("cells", "inner")
+    __slots__ = ("cells", "inner", "was")
 
-    def __init__(self, inner: Operation, cells: dict[Cell, float]):
+    def __init__(self, inner: Operation, cells: dict[Cell, float], made: Tensor):
         self.inner = inner
         self.cells = cells
+        self.was = {cell: made[cell].item() for cell in cells}
 
     @property
     def combine(self) -> str:  # type: ignore[override]
@@ -76,18 +79,30 @@ class EditedOperation(Operation):
 
     def apply(self, made: Tensor) -> Tensor:
         """The computed values with the edited ones in their places."""
-        wanted = made.detach().clone()
+        wanted, changed = made.detach().clone(), torch.zeros_like(made, dtype=torch.bool)
         for cell, value in self.cells.items():
             wanted[cell] = value
-        edited: Tensor = splice(made, wanted)
-        return edited
+            changed[cell] = self.is_set(cell)
+        return torch.where(changed, wanted, made)
+
+    def is_set(self, cell: Cell) -> bool:
+        """Whether a cell has another value than was computed: its own leaves it as it is."""
+        value, was = self.cells.get(cell), self.was.get(cell)
+        return value is not None and value != was and not (value != value and was != was)
 
     def compute(self, *operands: Any) -> Any:
         return self.apply(self.inner.compute(*operands))
 
     def take_apart(self, *operands: Any) -> dict[str, Any]:
-        made = self.inner.take_apart(*operands) if self.inner.parts else {}
-        return {**made, COMPUTED: self.inner.compute(*operands)}
+        return self.inner.take_apart(*operands)
+
+    def part(self, part: str, operands: list[Any], whole: Callable[[], Any]) -> Any:
+        if part != COMPUTED:
+            return self.inner.part(part, operands, whole)
+        computed = whole().detach().clone()
+        for cell, value in self.was.items():
+            computed[cell] = value
+        return computed
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         if cell in self.cells:
@@ -109,9 +124,11 @@ class EditedOperation(Operation):
     def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
         """What the inner operation passes back, but nothing through the edited cells."""
         above = f"gradients.{operands.record.name}"
+        if self.is_set(()):  # the loss itself is a constant
+            return
         its = EditedOperands(operands.record, operands.fetch)
         for term in self.inner.gradient(k, cell, its):
-            if not (term.cited.source == above and term.cited.index in self.cells):
+            if not (term.cited.source == above and self.is_set(term.cited.index)):
                 yield term
 
 
@@ -133,13 +150,22 @@ class EditedProcess:
         self._held = held
         self.map = process.map
 
+    @classmethod
+    def of(
+        cls, process: Process, edits: tuple[Edit, ...], held: Callable[[str, int], Any]
+    ) -> EditedProcess:
+        """The edits of a process, which itself stays as it is."""
+        own = any(edit.is_parameter for edit in edits)
+        return cls(process.apart() if own else process.replica(), edits, held)
+
     def states(self, step: int) -> States:
         self.set_parameters(step)
         cells: dict[str, dict[Cell, float]] = {}
         for edit in self._edits:
             if edit.step == step and not edit.is_parameter:
                 cells.setdefault(edit.name, {})[edit.cell] = edit.value
-        if self._held is None or not cells or step > min(e.first_step for e in self._edits):
+        changed = any(e.first_step < step or e.is_parameter for e in self._edits)
+        if self._held is None or not cells or changed:
             return edited(self._process.states(step), cells)
         return self._from_held(step, cells, self._held)
 
@@ -179,13 +205,25 @@ class EditedProcess:
     def snapshot(self, step: int) -> Snapshot:
         """What stands after a step, as the next one will begin."""
         self.set_parameters(step + 1)
-        return self._process.snapshot(step)
+        snapshot = self._process.snapshot(step)
+        for name in {edit.name for edit in self._edits} & set(snapshot.shared):
+            snapshot.tensors[name] = snapshot.shared.pop(name).detach().clone()
+        return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
         self._process.restore(snapshot)
+        for name in {edit.name for edit in self._edits if edit.is_parameter}:
+            value = snapshot.get(name)
+            if value is not None:
+                with torch.no_grad():
+                    self.parameters[name.removeprefix(PARAMETERS)].copy_(value)
 
     def replica(self) -> EditedProcess:
-        return EditedProcess(self._process.replica(), self._edits)
+        own = any(edit.is_parameter for edit in self._edits)
+        return EditedProcess(self._process.apart() if own else self._process.replica(), self._edits)
+
+    def apart(self) -> EditedProcess:
+        return EditedProcess(self._process.apart(), self._edits)
 
     def parameter_names(self) -> dict[int, str]:
         return self._process.parameter_names()
@@ -249,28 +287,33 @@ def edited(states: States, cells: dict[str, dict[Cell, float]]) -> States:
 
 def edit(state: State, cells: dict[Cell, float]) -> None:
     """Give a state other values in some cells."""
-    operation = EditedOperation(state.operation, cells)
     made = state.value
+    operation = EditedOperation(state.operation, cells, made)
     state.operation = operation
     state.value = operation.apply(made)
 
 
-def check_edit(edit: Edit, value: Any, role: str, aside: bool) -> None:
+def check_edit(edit: Edit, record: Record, vocabulary: int) -> None:
     """Raises UsageError for an edit that cannot be made: of a text, of what nothing follows from,
-    of a cell that is not there, or with a value that its type does not hold."""
-    where = f"{edit.name}{list(edit.cell) or ''}"
+    of a cell that is not there, or with a value that its type, or a vocabulary, does not hold."""
+    value, where = record.value, f"{edit.name}{list(edit.cell) or ''}"
     if edit.step < 1 and not edit.is_parameter:
         raise UsageError(
             f"{edit.name} is of step 0, the preparation: edit batch.X or context instead"
         )
     if not isinstance(value, Tensor):
         raise UsageError(f"{edit.name} is text: edit the IDs that are made of it instead")
-    if aside:
-        raise UsageError(f"nothing follows from {edit.name}: edit what it is computed from instead")
-    if ".computed" in edit.name or (role == "optimizer" and edit.name.count(".") > 2):
+    if isinstance(record, PartRecord):
         raise UsageError(f"{edit.name} is a part: edit the whole, or what it is made of")
+    if (record.aside and record.role != "optimizer") or edit.name == "validation":
+        raise UsageError(f"nothing follows from {edit.name}: edit what it is computed from instead")
     fits = len(edit.cell) == len(value.shape)
     if not fits or not all(0 <= i < n for i, n in zip(edit.cell, value.shape, strict=True)):
         raise UsageError(f"there is no cell {where}: the shape is {list(value.shape)}")
-    if not value.dtype.is_floating_point and edit.value != int(edit.value):
+    if value.dtype.is_floating_point:
+        if math.isfinite(edit.value) and abs(edit.value) > torch.finfo(value.dtype).max:
+            raise UsageError(f"{edit.value:g} is too large for {where}, which is {record.dtype}")
+    elif not math.isfinite(edit.value) or edit.value != int(edit.value):
         raise UsageError(f"{where} holds whole numbers: give one of these")
+    elif not 0 <= edit.value < vocabulary:
+        raise UsageError(f"ID {edit.value:g} is not in a vocabulary of {vocabulary}")

@@ -115,7 +115,9 @@ class Generation:
             lambda old, new: torch.cat([old, new.view(1).to(old)]),
             lambda cell: [(0, cell)] if cell[0] < len(before) else [(1, ())],
         )
-        yield by_rule("history", append, (history, choice), ("N",))
+        appended = yield by_rule("history", append, (history, choice), ("N",))
+        if appended.replaced:  # a patched history is the one that is gone on with
+            self.ids[:] = appended.value.tolist()
         return stop
 
     def _stopping(self, step: int) -> Rule:
@@ -152,6 +154,12 @@ class Generation:
         """The same generation, to make earlier steps again."""
         twin = copy.copy(self)
         twin.ids = list(self.ids)
+        return twin
+
+    def apart(self) -> Generation:
+        """A replica whose parameters, too, are its own: they can be edited."""
+        twin = self.replica()
+        twin.model = copy.deepcopy(self.model)
         return twin
 
     @property

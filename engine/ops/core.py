@@ -191,6 +191,10 @@ class Operation(ABC):
         """The values of `parts`, from the operands' values."""
         return {}
 
+    def part(self, part: str, operands: list[Any], whole: Callable[[], Any]) -> Any:
+        """The value of one of the `parts`; `whole` gives the state's own value."""
+        return self.take_apart(*operands)[part]
+
     def explain_part(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
         """Put the terms of one cell of a part into `to`."""
 

@@ -120,6 +120,7 @@ def table(
         numbers = [str(rows[0] + i) if record.shape else "" for i in range(len(texts))]
         return {"texts": texts, "rows": numbers}, b""
     picked: list[Sequence[int]] = [range(*rows), range(*columns)]
+    order = order if record.shape else None
     if order is not None:
         axis, by, falling = order
         span = (rows, columns)[axis]
@@ -147,9 +148,9 @@ def ranking(value: Any, fixed: list[int], axis: int, by: int, falling: bool) -> 
     if len(value.shape) > 1:
         value = value[:, by] if axis == 0 else value[by, :]
     found = value[:].detach().to("cpu", torch.float64)
-    last = -math.inf if falling else math.inf
-    found = torch.where(found.isnan(), last, found)
-    return found.argsort(descending=falling, stable=True)
+    order = found.argsort(descending=falling, stable=True)
+    lost = found.isnan()[order]
+    return torch.cat([order[~lost], order[lost].sort().values])
 
 
 def slice_of(value: Any, fixed: list[int], rows: Sequence[int], columns: Sequence[int]) -> Tensor:
@@ -175,7 +176,11 @@ def slice_of(value: Any, fixed: list[int], rows: Sequence[int], columns: Sequenc
 
 def indices(span: Sequence[int]) -> Any:
     """A range as a slice, which copies nothing; other numbers as they are."""
-    return slice(span.start, span.stop) if isinstance(span, range) else torch.tensor(list(span))
+    return (
+        slice(span.start, span.stop)
+        if isinstance(span, range)
+        else torch.tensor(list(span), dtype=torch.long)
+    )
 
 
 def labels(

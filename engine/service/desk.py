@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -98,7 +99,7 @@ class Desk:
     def _edits(self, map: str, model: str) -> list[str]:
         """The edits of a walk, as they are written."""
         return [
-            f"{edit.step}:{edit.name}:{','.join(str(i) for i in edit.cell)}={edit.value:g}"
+            f"{edit.step}:{edit.name}:{','.join(str(i) for i in edit.cell)}={number_text(edit.value)}"
             for edit in self._session.edits(map, model)
         ]
 
@@ -156,7 +157,10 @@ class Desk:
         left, right = columns
         ordered = None if order is None else (int(order[0]), int(order[1]), bool(order[2]))
         value = self._seen(map, model, record, view)
-        return table(walk, record, tokens, fixed, (first, end), (left, right), ordered, value)
+        seen = table(walk, record, tokens, fixed, (first, end), (left, right), ordered, value)
+        if view == DIFFERENCE:  # of two IDs it is none
+            seen[0].pop("tokens", None)
+        return seen
 
     def _seen(self, map: str, model: str, record: Any, view: str) -> Any:
         """What is shown of an edited walk: its own values, those without the edits, or how much
@@ -168,7 +172,8 @@ class Desk:
         if view == BEFORE or record.kind == "text" or before.shape != record.shape:
             return before.value
         if record.value.dtype.is_floating_point:
-            return record.value - before.value
+            same = record.value == before.value  # infinities too, whose difference is no number
+            return (record.value - before.value).masked_fill(same, 0.0)
         return record.value[:] - before.value[:] if record.shape else record.value - before.value
 
     def edit(
@@ -301,3 +306,9 @@ def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> An
             raise
         return record
     return None
+
+
+def number_text(value: float) -> str:
+    """A number with all its digits, a whole one without a point."""
+    whole = math.isfinite(value) and abs(value) < 2**53 and value == int(value)
+    return str(int(value)) if whole else repr(value)

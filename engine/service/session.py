@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -76,7 +77,9 @@ class Session:
         record = walk.record(edit.name, edit.step) if 0 <= edit.step <= walk.frontier else None
         if record is None:
             raise UsageError(f"no state of step {edit.step} of the {kind} map is {edit.name!r}")
-        check_edit(edit, record.value, record.role, record.aside)
+        if edit.is_parameter:  # in the step in progress it stands as the one before left it
+            edit = replace(edit, step=record.step)
+        check_edit(edit, record, len(self.prepared.tokenizer))
         self._branch(kind, model, [*self.edits(kind, model), edit])
 
     def undo(self, kind: str, model: str) -> Edit | None:
@@ -92,15 +95,16 @@ class Session:
         key = (kind, model)
         here = self.walk(kind, model)
         at, name = here.cursor, here.current.name
-        self._edited.pop(key, None)
-        self._edits[key] = edits
-        self._followers.clear()
-        original = self.walk(kind, model)
+        original = self.walk(kind, model, original=True)
         walk = original
         if edits:
-            process = EditedProcess(original.process.replica(), tuple(edits), original.history.held)
+            process = EditedProcess.of(original.process, tuple(edits), original.history.held)
             walk = original.branch(process, min(edit.first_step for edit in edits))
+        self._edited.pop(key, None)
+        if edits:
             self._edited[key] = walk
+        self._edits[key] = edits
+        self._followers.clear()
         with contextlib.suppress(UsageError):  # an edited generation may end before
             walk.seek(at.step, name)
 

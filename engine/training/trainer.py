@@ -177,6 +177,10 @@ class Training:
             self.clip,
         )
 
+    def apart(self) -> Training:
+        """A replica whose parameters are its own, as those of any are."""
+        return self.replica()
+
     def parameter_names(self) -> dict[int, str]:
         """Name of each parameter by the identity of its tensor."""
         return {id(parameter): name for name, parameter in self.parameters.items()}
