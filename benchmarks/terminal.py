@@ -14,9 +14,9 @@ import engine
 from benchmarks.keys import Pressed, press
 from benchmarks.large_worker import SHAPES
 from benchmarks.report import Row, median, run
+from engine.edits import Edit
 from engine.service.options import Options
 from engine.service.session import Session
-from engine.whatif import Edit
 from tests.terminal.terminal import DOWN, RIGHT, Terminal
 
 PAGE_DOWN, PAGE_UP = "\x1b[6~", "\x1b[5~"

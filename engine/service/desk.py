@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -98,10 +97,7 @@ class Desk:
 
     def _edits(self, map: str, model: str) -> list[str]:
         """The edits of a walk, as they are written."""
-        return [
-            f"{edit.step}:{edit.name}:{','.join(str(i) for i in edit.cell)}={number_text(edit.value)}"
-            for edit in self._session.edits(map, model)
-        ]
+        return [edit.written for edit in self._session.edits(map, model)]
 
     def move(
         self, map: str, model: str, how: str, step: int = 0, name: str | None = None
@@ -181,7 +177,7 @@ class Desk:
     ) -> Answer:
         """Another value in one cell: everything after it is computed again. A cell that holds an ID
         takes a token, too."""
-        from engine.whatif import Edit
+        from engine.edits import Edit
 
         number = self._number(map, model, name, step, value)
         self._session.edit(map, model, Edit(step, name, tuple(cell), number))
@@ -306,9 +302,3 @@ def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> An
             raise
         return record
     return None
-
-
-def number_text(value: float) -> str:
-    """A number with all its digits, a whole one without a point."""
-    whole = math.isfinite(value) and abs(value) < 2**53 and value == int(value)
-    return str(int(value)) if whole else repr(value)

@@ -12,6 +12,7 @@ from engine.data.documents import WORKED_SENTENCE
 from engine.data.preparation import Prepared, prepare
 from engine.data.sampling import EpochRows, FixedRows, SampledRows
 from engine.data.split import TRAIN
+from engine.edits import Edit, check_edit
 from engine.errors import UsageError
 from engine.follow import Follower
 from engine.generation.decoding import Chooser, FixedDraw, Greedy, SeededDraws
@@ -25,7 +26,7 @@ from engine.states import drain
 from engine.training.optimizers import rule_named
 from engine.training.trainer import Rows, Training
 from engine.walk import Walk
-from engine.whatif import Edit, EditedProcess, check_edit
+from engine.whatif import EditedProcess
 
 WORKED_ROWS = (2, 3)
 WORKED_PROMPT = "Lily found"

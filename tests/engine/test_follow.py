@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from engine import SGD, UsageError, Walk
+from engine.edits import Edit
 from engine.follow import COLUMNS, Follower, norms
 from engine.service.desk import Desk
-from engine.whatif import Edit, EditedProcess
+from engine.whatif import EditedProcess
 from tests.engine.plain import plain
 from tests.engine.test_clipping import EVERY_RULE, LIMIT, clipping
 from tests.engine.test_walk import BUDGETS, position

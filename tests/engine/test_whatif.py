@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine import SGD, Adam, AdamW, TensorstepError, UsageError, Walk
+from engine.edits import Edit
 from engine.service.options import Options
 from engine.service.session import Session
-from engine.whatif import Edit
 from tests.engine.plain import plain, plain_training
 from tests.engine.test_models import EVERY_STATE, IDS, TARGETS
 from tests.engine.test_walk import position

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from engine import SGD, Walk
+from engine.edits import Edit
 from engine.records import Record
-from engine.whatif import Edit, EditedProcess
+from engine.whatif import EditedProcess
 from tests.engine.test_explanations import ByHand, check, random_cells
 from tests.engine.test_walk import BUDGETS, check_same, position, walked_forward, wander
 from tests.engine.test_whatif import ROW, WORD, compare, generated, generating, reference, session

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from engine import SGD, UsageError
+from engine.edits import Edit
 from engine.service.desk import Desk
 from engine.service.options import Options
 from engine.service.session import Session
-from engine.whatif import Edit
 from tests.engine.test_whatif import compare, reference, session
 from tests.engine.worked import same
 
