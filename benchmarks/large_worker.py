@@ -81,6 +81,9 @@ def screen() -> int:
     """The screen over such a worker."""
     from engine.service.client import Client
     from engine.service.options import Options
+    from tui.cli import set_up_textual
+
+    set_up_textual()
     from tui.app import Tensorstep
 
     command = (sys.executable, "-m", "benchmarks.large_worker", "worker")

@@ -32,7 +32,9 @@ def resident(pid: int) -> int:
     return 0
 
 
-def row(what: str, pressed: list[Pressed], time_target: float, size_target: float) -> list[Row]:
+def row(
+    what: str, pressed: list[Pressed], time_target: float | None, size_target: float
+) -> list[Row]:
     times = [each.last for each in pressed if each.size]
     sizes = [float(each.size) for each in pressed if each.size]
     return [
@@ -59,7 +61,8 @@ def one(name: str, number: int, times: int) -> list[Row]:
         grown = [(resident(pid) - b) / MEGABYTE for pid, b in zip(pids, before, strict=True)]
     return [
         Row(f"[{shape}] opening", opened[-1].last, "ms", 100),
-        *row(f"[{shape}] cursor", cells, 15, 700),
+        Row(f"[{shape}] cursor: key to its move", median([c.first for c in cells]), "ms", 15),
+        *row(f"[{shape}] cursor, explained", cells, None, 700),
         *row(f"[{shape}] page", pages, 30, 15_000),
         *row(f"[{shape}] page with heat", hot, 30, 30_000),
         Row(f"[{shape}] growth of screen and worker", max(grown), "MB", 5),

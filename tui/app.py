@@ -262,19 +262,35 @@ class Tensorstep(Keys, inherit_bindings=False):
             losses = await walker.losses()
             self.curve.show_losses(losses["losses"], losses["first"], walker.standing["step"])
         self.draw_frame()
+        asked = asyncio.create_task(self.explain()) if table.order is None else None
+        try:
+            await self.fill_table()
+            await (asked or self.explain())  # where rows are sorted, of the cell that came there
+        finally:
+            if asked is not None:
+                asked.cancel()
+
+    async def fill_table(self) -> None:
+        """Fetch the cells that are to be seen, and how all of them are spread; draw."""
+        table = self.table
         key = table.key
         if key != table.have:
-            table.fill(await walker.cells(*table.view, table.turned), key)
+            table.fill(await self.walker.cells(*table.view, table.turned), key)
         if table.summary_of != table.of:
-            table.summarize(await walker.summary(), table.of)
+            table.summarize(await self.walker.summary(), table.of)
         table.draw()
-        asked = (*table.of, *table.cell)
-        if asked != self._explained and self.explain_pane.display:
-            some = 0 not in walker.state["shape"]  # the tokens of an empty prompt are none
-            found = await walker.explanation(table.cell) if some else None
-            self._explained = asked
-            self.explain_pane.training = walker.kind == TRAINING
-            self.explain_pane.explain(STAGES[walker.state["stage"]], found)
+
+    async def explain(self) -> None:
+        """Fetch and show the explanation of the cell under the cursor, where it is another."""
+        walker, table, state = self.walker, self.table, self.walker.state
+        cell = (*table.of, *table.cell)
+        if state is None or cell == self._explained or not self.explain_pane.display:
+            return
+        some = 0 not in state["shape"]  # the tokens of an empty prompt are none
+        found = await walker.explanation(table.cell) if some else None
+        self._explained = cell
+        self.explain_pane.training = walker.kind == TRAINING
+        self.explain_pane.explain(STAGES[state["stage"]], found)
 
     def on_table_view_wanted(self) -> None:
         self.walker.look_again()

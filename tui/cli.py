@@ -115,10 +115,7 @@ def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int
     from tui.places import place_of
 
     place = None if given.goto is None else place_of(given.goto)
-    # Textual's resizes in the input are for mice; switched on late, they would stay on
-    os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
-    # a change waits for the next frame: 8 ms at the most, where Textual's 16 could be felt
-    os.environ.setdefault("TEXTUAL_FPS", "120")
+    set_up_textual()
     from tui.app import Tensorstep
     from tui.glyphs import ASCII
 
@@ -127,6 +124,14 @@ def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int
     if screen.failure is not None:
         raise TensorstepError(screen.failure, screen.return_code or 1)
     return screen.return_code or 0
+
+
+def set_up_textual() -> None:
+    """What Textual reads from the environment when it is imported."""
+    # its resizes in the input are for mice; switched on late, they would stay on
+    os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    # a change waits for the next frame: 8 ms at the most, where Textual's 16 could be felt
+    os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
 def check_terminal() -> None:
