@@ -77,7 +77,7 @@ def test_any_rank(data: st.DataObject):
     fixed = [data.draw(st.integers(0, size - 1)) for size in shape[:-2]]
     first, end = sorted(data.draw(st.tuples(st.integers(0, 5), st.integers(0, 5))))
     left, right = sorted(data.draw(st.tuples(st.integers(0, 5), st.integers(0, 5))))
-    found = slice_of(value, fixed, (first, end), (left, right))
+    found = slice_of(value, fixed, range(first, end), range(left, right))
     numbers = value.numpy()
     if not shape:
         expected = [[float(numbers)]]
@@ -120,6 +120,7 @@ def test_a_slice_turned(numbers: list[list[int]]):
         "columns": ["a", "b", "c"],
         "caption": ["of", "this"],
         "target": "text",
+        "index": None,
     }
     plain, turned = Slice.of(header, payload), Slice.of(header, payload, turned=True)
     assert plain.cells == numbers
@@ -141,7 +142,7 @@ def test_a_slice_turned(numbers: list[list[int]]):
 def test_header_and_bytes_that_contradict_each_other(header: dict[str, Any]):
     with pytest.raises((ValueError, struct.error)):
         Slice.of(
-            {**header, "rows": [], "columns": [], "caption": [], "target": None},
+            {**header, "rows": [], "columns": [], "caption": [], "target": None, "index": None},
             struct.pack("<3f", 1, 2, 3),
         )
 

@@ -51,10 +51,9 @@ def plain_loop(kind: str, name: str, cell: tuple[int, ...], steps: int) -> list[
         row["gradient"] = parameter.grad[cell].item()
         optimizer.step()
         kept = optimizer.state[parameter]
-        row["m"] = kept["exp_avg" if "exp_avg" in kept else "momentum_buffer"][cell].item() if (
-            "exp_avg" in kept or kept.get("momentum_buffer") is not None
-        ) else 0.0
-        row["v"] = kept["exp_avg_sq"][cell].item() if "exp_avg_sq" in kept else 0.0
+        for column, key in (("m", "exp_avg"), ("m", "momentum_buffer"), ("v", "exp_avg_sq")):
+            if kept.get(key) is not None:
+                row[column] = kept[key][cell].item()
         row["update"] = parameter[cell].item() - row["value"]
         rows.append(row)
     return rows
@@ -144,9 +143,9 @@ async def test_scrolling(size: tuple[int, int]):
         await screen.press("j", "pageup")
         check_rows(screen, "sgd", expected, range(50 - room, 50))
         await screen.press(*["pageup"] * 9)
-        columns, rows = rows_of(screen)
+        rows = rows_of(screen)[1]
         assert min(rows) == 1
-        assert len(rows) == 1 or len(rows) == room
+        assert len(rows) in (1, room)
         await screen.press(*["pagedown"] * 9)
         check_rows(screen, "sgd", expected, range(61 - room, 61))
 
@@ -163,11 +162,12 @@ async def test_what_is_of_no_parameter(place: str):
 
 
 async def test_the_gradient_of_an_activation_is_of_no_parameter():
-    """It opens nothing, or says so on what it opens."""
-    async with opened(goto=Place(1, "gradients.logits"), size=LARGE) as screen:
+    """It says so, and reads nothing."""
+    async with opened(goto=Place(2, "batch.X"), size=LARGE) as screen:
+        await screen.goto("1:gradients.logits")
         await screen.press("F")
-        assert screen.said == "follow a cell of a parameter, its gradient or its update"
-        assert type(screen.app.screen).__name__ == "Ground"
+        assert "follow a cell of a parameter" in screen.text
+        assert "reading" not in screen.text
 
 
 @pytest.mark.parametrize("place", [(0, "stories"), (1, "logits")])
@@ -178,6 +178,7 @@ async def test_before_the_first_step_has_ended(place: tuple[int, str]):
         assert "no step has ended yet: go on to step 1 first" in screen.text
         await screen.press("escape", "V")
         assert "norms are of a training step that has ended" in screen.text
+        assert "reading" not in screen.text
         screen.check()
         await screen.press("escape")
         assert screen.state == "parameters.W_Q.weight"
@@ -188,6 +189,7 @@ async def test_on_the_generation_map():
         await screen.goto("0:parameters.W_Q.weight:1,1")
         await screen.press("F")
         assert "generating changes no parameter: follow one on the training map" in screen.text
+        assert "reading" not in screen.text
         await screen.press("escape", "V")
         assert "norms are of a training step that has ended" in screen.text
 
