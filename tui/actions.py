@@ -6,6 +6,7 @@ Every action has an id, by which its key can be remapped (`App.set_keymap`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from textual.binding import Binding
 
@@ -197,16 +198,18 @@ def brief(actions: tuple[Action, ...]) -> list[tuple[str, str]]:
     return [(action.shown.split()[0], action.brief) for action in actions if action.brief]
 
 
+@lru_cache(maxsize=8)
 def footer(width: int) -> list[tuple[str, str]]:
     """The footer of the walk: what it always shows, and as much more as there is room for."""
-    shown = [action for action in ACTIONS if not action.wide]
+    shown = {action.id for action in ACTIONS if not action.wide}
     for action in ACTIONS:
-        more = [each for each in ACTIONS if each in shown or each is action]
+        more = shown | {action.id}
         if action.wide and room_of(more) <= width:
             shown = more
-    return brief(tuple(shown))
+    return brief(tuple(action for action in ACTIONS if action.id in shown))
 
 
-def room_of(actions: list[Action]) -> int:
-    """Cells that a footer takes."""
-    return sum(len(key) + len(word) + 3 for key, word in brief(tuple(actions))) - 2
+def room_of(ids: set[str]) -> int:
+    """Cells that a footer of these actions takes."""
+    shown = tuple(action for action in ACTIONS if action.id in ids)
+    return sum(len(key) + len(word) + 3 for key, word in brief(shown)) - 2

@@ -36,6 +36,7 @@ from tui.widgets.table import TensorTable
 from tui.widgets.table_view import VIEWS
 
 NAME = "tensorstep  "
+SHORTLY = 0.005  # seconds: less than a frame
 SAID = 4  # lines of a sentence above the footer
 
 
@@ -264,21 +265,25 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.draw_frame()
         asked = asyncio.create_task(self.explain()) if table.order is None else None
         try:
-            await self.fill_table()
+            await self.fill_table(asked)
             await (asked or self.explain())  # where rows are sorted, of the cell that came there
         finally:
             if asked is not None:
                 asked.cancel()
 
-    async def fill_table(self) -> None:
-        """Fetch the cells that are to be seen, and how all of them are spread; draw."""
+    async def fill_table(self, asked: asyncio.Task[None] | None) -> None:
+        """Fetch the cells that are to be seen, and how all of them are spread; draw, together with
+        what else was asked for, where that is nearly there: each drawing waits for a frame."""
         table = self.table
         key = table.key
         if key != table.have:
-            table.fill(await self.walker.cells(*table.view, table.turned), key)
+            cells = await self.walker.cells(*table.view, table.turned)
+            if asked is not None:
+                await asyncio.wait({asked}, timeout=SHORTLY)
+            table.fill(cells, key)
         if table.summary_of != table.of:
             table.summarize(await self.walker.summary(), table.of)
-        table.draw()
+            table.draw()
 
     async def explain(self) -> None:
         """Fetch and show the explanation of the cell under the cursor, where it is another."""

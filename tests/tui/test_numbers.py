@@ -136,6 +136,17 @@ async def test_left_and_right_pick_the_factor_and_stop_at_the_ends():
             assert spot(screen) == first[factor]
 
 
+async def test_what_was_picked_counts_only_in_the_explanation():
+    """From the table it is the first term again: no other is marked there."""
+    start: Spot = (1, "message", (0, 0, 1))
+    async with opened(goto=Place(*start), size=LARGE) as screen:
+        await screen.to_pane("explain")
+        await screen.press("down", "right")
+        await screen.to_pane("table")
+        await screen.press("enter")
+        assert spot(screen) == cited(walked(), start)[0][0]
+
+
 async def test_back_over_steps_and_from_a_parameter_beside_the_walk():
     """The update of step 2 from the parameter and the average that step 1 left."""
     walk = walked(options=ADAMW)

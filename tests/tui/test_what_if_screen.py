@@ -1,10 +1,9 @@
-"""The first what-if on the screen and headless, and `tensorstep explain`: shown is what plain
+"""The first what-if on the screen: shown is what plain
 PyTorch computes with the same numbers put in place, bit for bit what the engine's own edited walk
 has."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -16,13 +15,9 @@ from engine.service.desk import Desk
 from engine.service.options import Options
 from tests.engine.plain import plain
 from tests.engine.worked import X, Y
-from tests.tui.conftest import Command
 from tests.tui.screen import LARGE, Screen, opened
-from tests.tui.test_mistakes import Refused, refused
-from tests.tui.test_numbers import TOKENS, cited, walked
+from tests.tui.test_numbers import TOKENS
 from tui.places import Place
-
-__all__ = ["refused"]  # the fixture
 
 Edits = dict[tuple[int, str, tuple[int, ...]], float]
 BALL = TOKENS.index("ball")
@@ -131,9 +126,8 @@ EDITS: dict[str, Edits] = {
 async def test_what_follows_is_made_again(kind: str):
     """In the step that is edited and the next; the top line counts, the cursor stays."""
     edits = EDITS[kind]
-    stored = {k.replace("update.", "parameters."): k for _, k, _ in edits}  # an update is stored
-    expected = what_if({(s, p, c): v for (s, k, c), v in edits.items() for p in stored
-                        if stored[p] == k or p == k}, 2)  # fmt: skip
+    stored = {(s, k.replace("update.", "parameters."), c): v for (s, k, c), v in edits.items()}
+    expected = what_if(stored, 2)  # an update is stored
     walk = own_walk(edits)
     async with opened(goto=Place(2, "loss"), size=LARGE) as screen:
         for k, ((step, name, cell), value) in enumerate(edits.items()):
@@ -209,6 +203,16 @@ async def test_what_cannot_be_edited():
         assert screen.said == "nothing was edited: w edits the cell under the cursor"
         await screen.press("u")
         assert screen.said == "nothing was edited: w edits"
+
+
+async def test_an_edit_in_a_sorted_table():
+    """The cell that was edited is the one that was seen, and the one that is looked at still."""
+    logits = what_if({})[0]["logits"][0]
+    most = int(logits.argmax())
+    async with opened(goto=Place(1, "logits"), size=LARGE) as screen:
+        await screen.press("s", "w", *"-9", "enter")
+        assert screen.app.walker.standing["edits"] == [f"1:logits:0,{most}=-9"]
+        assert screen.cursor == ((0, most), "-9")
 
 
 async def test_left_while_typed():
@@ -292,147 +296,3 @@ async def test_going_on_back_and_to_the_other_map_with_edits():
         assert "set by you" in screen.explanation
         await screen.press("enter")
         assert screen.number == pytest.approx(float(what_if({})[0]["hidden.pre"][0, 6]), abs=1e-6)
-
-
-# --- headless --------------------------------------------------------------------------------
-
-
-def states(command: Command, *arguments: Any) -> dict[tuple[int, str], Any]:
-    code, out, err = command("states", *arguments, "--json")
-    assert (code, err) == (0, "")
-    found = [json.loads(line) for line in out.splitlines()]
-    return {(each["step"], each["name"]): each["values"] for each in found}
-
-
-SETS: list[tuple[list[str], Edits]] = [
-    (["hidden.pre:0,6=2.5"], {(1, "hidden.pre", (0, 6)): 2.5}),
-    (["batch.X:0,3=ball"], {(1, "batch.X", (0, 3)): BALL}),
-    (
-        ["2:logits:0,5=4", "1:residual:1,0,2=-3"],
-        {(1, "residual", (1, 0, 2)): -3.0, (2, "logits", (0, 5)): 4.0},
-    ),
-    (["parameters.W_Q.weight:2,1=1.5"], {(0, "parameters.W_Q.weight", (2, 1)): 1.5}),
-    (["1:parameters.W_Q.weight:2,1=1.5"], {(1, "parameters.W_Q.weight", (2, 1)): 1.5}),
-]
-
-
-@pytest.mark.parametrize(("written", "edits"), SETS)
-def test_states_with_edits(command: Command, written: list[str], edits: Edits):
-    options = [word for each in written for word in ("--set", each)]
-    found = states(command, "train", "--steps", 2, *options)
-    for step, expected in enumerate(what_if(edits, 2), 1):
-        for name in NAMES:
-            assert torch.allclose(torch.tensor(found[step, name]), expected[name], atol=1e-6), name
-
-
-WRONG_SETS = {
-    "weights": "'weights' is no edit: write STATE:CELL=VALUE, such as weights:0,0,2=0.5",
-    "weights:0,0,2=": "is no edit",
-    "=3": "is no edit",
-    "1=3": "names no state: write STATE:CELL=VALUE",
-    "weights:x=3": "'x' is no cell: write one number a dimension",
-    "nothing:0=3": "is called 'nothing'",
-    "weights:0,0,9=3": "there is no cell weights[0, 0, 9]: the shape is [2, 1, 4]",
-    "weights=3": "there is no cell weights: the shape is [2, 1, 4]",
-    "weights:0,0,2=lots": "'lots' is no value of weights: give a number",
-    "batch.X:0,0=99": "is not in a vocabulary of 10",
-    "0:tokens:1=ball": "tokens",
-    "0:ids:1=3": "ids is of step 0, the preparation",
-}
-
-
-def test_wrong_edits(refused: Refused):
-    for written, words in WRONG_SETS.items():
-        for line in (["states", "train"], ["explain", "loss"]):
-            assert words in refused(*line, "--set", written), written
-
-
-EXPLAINED: list[tuple[str, int | None, tuple[int, ...], str]] = [
-    ("logits", None, (0, 9), "training"),
-    ("weights", 1, (1, 0, 2), "training"),
-    ("loss", 2, (), "training"),
-    ("gradients.logits", 2, (0, 5), "training"),
-    ("gradients.token_embedding.weight", 1, (1, 2), "training"),
-    ("update.W_Q.weight", 2, (2, 1), "training"),
-    ("parameters.W_Q.weight", 1, (2, 1), "training"),
-    ("ids", None, (3,), "training"),
-    ("tokens", 0, (1,), "training"),
-    ("batch.X", None, (0, 3), "training"),
-    ("logits", 2, (0, 4), "generation"),
-    ("probabilities", None, (0, 4), "generation"),
-    ("choice", 1, (), "generation"),
-    ("prompt", None, (), "generation"),
-]
-
-
-@pytest.mark.parametrize(("name", "step", "cell", "kind"), EXPLAINED)
-def test_explain(command: Command, name: str, step: int | None, cell: tuple[int, ...], kind: str):
-    """The fields of the issue, each term as the engine has it, the largest first; without --step in
-    step 1, or in step 0 where that has no such state."""
-    arguments = ["--at", ",".join(map(str, cell))] if cell else []
-    arguments += [] if step is None else ["--step", step]
-    code, out, err = command("explain", name, *arguments, "--map", kind, "--json")
-    assert (code, err) == (0, "")
-    found = json.loads(out)
-    walk = walked(kind)
-    at = step if step is not None else 1 if walk.record(name, 1) else 0
-    record = walk.record(name, at)
-    assert record is not None
-    its = record.explain(cell)
-    assert (found["value"], found["formula"]) == (its.value, its.formula)
-    assert found["total"] == its.total
-    assert len(found["terms"]) == len(its.terms)
-    spots = cited(walk, (at, name, cell))
-    assert [(t["step"], t["source"], tuple(t["index"])) for t in found["terms"]] == [
-        each[0] for each in spots
-    ]
-    for term in found["terms"]:
-        value = walk.fetch(term["source"], term["step"])
-        there = value[tuple(term["index"])] if isinstance(value, Tensor) else value
-        if isinstance(there, Tensor):
-            assert there.item() == pytest.approx(float(term["value"]), nan_ok=True)
-        assert {"source", "index", "value", "contribution"} <= set(term)
-    if its.combine == "sum" and found["terms"]:
-        total = sum(term["contribution"] for term in found["terms"])
-        assert total == pytest.approx(found["value"], abs=1e-6)
-
-
-def test_explain_with_an_edit(command: Command):
-    code, out, _ = command(
-        "explain", "logits", "--at", "0,9", "--set", "hidden.pre:0,6=2.5", "--json"
-    )
-    assert code == 0
-    expected = what_if({(1, "hidden.pre", (0, 6)): 2.5})[0]
-    found = json.loads(out)
-    assert found["value"] == pytest.approx(float(expected["logits"][0, 9]), abs=1e-6)
-    assert found["total"] == pytest.approx(found["value"], abs=1e-6)
-    assert (
-        next(t["value"] for t in found["terms"] if t["source"] == "hidden" and t["index"][1] == 6)
-        == 2.5
-    )
-    code, out, _ = command("explain", "hidden.pre", "--at", "0,6", "--set", "hidden.pre:0,6=2.5")
-    assert code == 0
-    assert "hidden.pre[0,6] = 2.5" in out
-    assert "set by you" in out
-
-
-WRONG = {
-    ("weights",): "weights has no cell []: its shape is [2, 1, 4]",
-    ("weights", "--at", "0,0"): "weights has no cell [0, 0]: its shape is [2, 1, 4]",
-    ("weights", "--at", "0,0,4"): "weights has no cell [0, 0, 4]: its shape is [2, 1, 4]",
-    ("weights", "--at", "-1,0,0"): "--at",
-    ("weights", "--at", "a,b"): "--at 'a,b' is no cell: write one number a dimension",
-    ("loss", "--at", "0"): "loss has no cell [0]: its shape is []",
-    ("nothing", "--at", "0"): "is called 'nothing'",
-    ("nothing", "--at", "0", "--step", "2"): "no state of step 2 of the training map is called",
-    ("weights", "--at", "0,0,0", "--step", "0"): "no state of step 0 of the training map",
-    ("weights", "--at", "0,0,0", "--step", "-1"): "--step -1 is no step: give 0 or more",
-    ("weights", "--at", "0,0,0", "--map", "moon"): "there is no 'moon' map",
-    ("logits", "--at", "0,0", "--map", "generation", "--step", "99"): "there is no step 99",
-}
-
-
-def test_wrong_explanations(refused: Refused):
-    for arguments, words in WRONG.items():
-        assert words in refused("explain", *arguments), arguments
-        assert words in refused("explain", *arguments, "--json"), arguments

@@ -196,7 +196,8 @@ class TableView(Pane):
 
     def moved(self) -> None:
         self.keep_in_view()
-        self.draw()
+        if self.key == self.have:  # else it is drawn when its cells are there
+            self.draw()
         self.post_message(self.Wanted())
 
     def keep_in_view(self) -> None:
