@@ -20,7 +20,6 @@ from engine.walk import Walk
 ID_STATES = {"ids", "windows.contexts", "windows.targets", "batch.X", "batch.y"}
 ID_STATES |= {"history", "context", "choice"}
 AUDIT_ROWS, AUDIT_COLUMNS = SIDES, ("min", "median", "max")
-COPIED = 1_000_000  # cells that are copied to be summed in float64
 LONG = 2000  # characters of a text that are told
 MANY = 10_000  # values of more cells than this are left out, unless asked for
 
@@ -228,35 +227,6 @@ def caption(
     if walk.process.map == "training":
         target = tokens[int(walk.fetch("batch.y", record.step)[fixed[0]])]
     return [tokens[i] for i in ids], target
-
-
-def summary(record: Record) -> dict[str, Any]:
-    """How a tensor is spread: `count`, `min`, `max`, `mean` and `std` of its finite cells (None
-    where it has none), how many are `zeros` and how many `nonfinite`."""
-    value = record.value
-    if isinstance(value, Sequence):
-        return {"count": len(value)}
-    cells = (value[:] if record.shape else value).detach()
-    cells = cells if cells.dtype.is_floating_point else cells.double()
-    zeros = cells.numel() - int(cells.count_nonzero())
-    if cells.numel() and not all(edge.isfinite() for edge in cells.aminmax()):
-        finite = cells[cells.isfinite()]  # a copy, so only where it has to be
-    else:
-        finite = cells
-    told = {"count": cells.numel(), "zeros": zeros, "nonfinite": cells.numel() - finite.numel()}
-    if not finite.numel():
-        return {**told, **dict.fromkeys(("min", "max", "mean", "std"))}
-    low, high = finite.aminmax()
-    variance, mean = torch.var_mean(wide(finite), correction=0)
-    spread = {"min": low, "max": high, "mean": mean, "std": variance.sqrt()}
-    return {**told, **{name: float(figure) for name, figure in spread.items()}}
-
-
-def wide(cells: Tensor) -> Tensor:
-    """The numbers in a type in which they can be added up: half precision is not one."""
-    small = cells.dtype in (torch.float16, torch.bfloat16)
-    # a large tensor is added up as it is: a copy would take as much memory again
-    return cells.float() if small else cells.double() if cells.numel() <= COPIED else cells
 
 
 # --- explanations ----------------------------------------------------------------------------

@@ -217,8 +217,8 @@ class Desk:
         return norms(walk, min(step, walk.ended_step))
 
     def summary(self, map: str, model: str, name: str, step: int) -> Answer:
-        """How a state's cells are spread: see `describe.summary`."""
-        from engine.service.describe import summary
+        """How a state's cells are spread: see `engine.service.spread`."""
+        from engine.service.spread import summary
 
         return summary(self._record(self._walk(map, model), name, step))
 

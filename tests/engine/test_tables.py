@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from engine.ops import given as stated
 from engine.records import Record
-from engine.service.describe import summary, table
+from engine.service.describe import table
 from engine.service.desk import Desk
 from engine.service.options import Options
 from engine.service.session import Session
+from engine.service.spread import summary
 
 NAN, INF = math.nan, math.inf
 TOKENS = [f"token{i}" for i in range(100)]
