@@ -281,8 +281,9 @@ class Tensorstep(Keys, inherit_bindings=False):
             if asked is not None:
                 await asyncio.wait({asked}, timeout=SHORTLY)
             table.fill(cells, key)
-        if table.summary_of != table.of:
-            table.summarize(await self.walker.summary(), table.of)
+        wanted = table.summary_key
+        if table.summary_of != wanted:
+            table.summarize(await self.walker.summary(table.shows), wanted)
             table.draw()
 
     async def explain(self) -> None:

@@ -50,8 +50,9 @@ def formatted(value: Any, how: str) -> str:
     return f"{value:.4e}" if how == "scientific" else exact(value)
 
 
-def summary_line(summary: dict[str, Any]) -> str:
-    """How a tensor's cells are spread, in a line; empty where there is nothing to say."""
+def summary_line(summary: dict[str, Any], width: int) -> str:
+    """How a tensor's cells are spread, as much of it as there is room for; empty where there is
+    nothing to say."""
     if summary.get("min") is None:
         count = summary.get("nonfinite", 0)
         return f"all {count} not finite" if count else ""
@@ -60,7 +61,14 @@ def summary_line(summary: dict[str, Any]) -> str:
         parts.append(f"zeros {100 * summary['zeros'] / summary['count']:.0f}%")
     if summary["nonfinite"]:
         parts.append(f"{summary['nonfinite']} not finite")
-    return "  ".join(parts)
+    return fitting(parts, width)
+
+
+def fitting(parts: list[str], width: int, between: str = "  ") -> str:
+    """The first of some parts that fit: a number that is cut would be another number."""
+    while len(parts) > 1 and len(between.join(parts)) > width:
+        parts = parts[:-1]
+    return between.join(parts)
 
 
 def written(value: Any) -> str:

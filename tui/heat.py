@@ -9,13 +9,14 @@ from typing import Any
 
 from rich.style import Style
 
-from tui.cells import written
+from tui.cells import fitting, written
 from tui.glyphs import Glyphs
 
 # from little to much; where signs matter, one way for each
 WARM = (52, 88, 124, 130, 166, 172, 208, 214)
 COLD = (17, 18, 19, 20, 26, 32, 38, 44)
 BARS = "▁▂▃▄▅▆▇█"
+MARKS = ".:-=+*%@"  # the same in ASCII: no digits, which would be read as part of the number
 LEVELS = len(BARS)
 DARK = 5  # levels on which white is read best; black on those above
 
@@ -60,12 +61,12 @@ class Heat:
         if not isinstance(value, (int, float)) or not math.isfinite(value):
             return " "
         level = self.level(value)
-        return str(level + 1) if glyphs.ascii else BARS[level]
+        return MARKS[level] if glyphs.ascii else BARS[level]
 
-    def legend(self, glyphs: Glyphs) -> str:
-        """What little and much are."""
-        bars = f"1{glyphs.dots}8" if glyphs.ascii else BARS
+    def legend(self, glyphs: Glyphs, width: int) -> str:
+        """What little and much are, as much of it as there is room for."""
+        bars = MARKS if glyphs.ascii else BARS
         if self.diverging:
             most = written(float(max(-self.low, self.high)))
-            return f"heat: 0 {bars} {most}, by size, signs by colour"
+            return fitting([f"heat: 0 {bars} {most}", "by size", "signs by colour"], width, ", ")
         return f"heat: {written(self.low)} {bars} {written(self.high)}"

@@ -58,7 +58,7 @@ class NumberKeys(Parts, inherit_bindings=False):
             ("row", "this row, as far as it is seen"),
             ("all", "all that is seen"),
         ]
-        self.push_screen(Choice("copy", choices, "cell"), chosen)
+        self.push_screen(Choice("copy", choices, "cell", "copy"), chosen)
 
     def copy_text(self, text: str) -> None:
         """To the terminal's clipboard (OSC 52), or to a file where it is too much for that."""
@@ -86,7 +86,13 @@ class NumberKeys(Parts, inherit_bindings=False):
         self.say("")
         if text is not None:
             cell = self.table.cell
-            self.walker.later(lambda: self.walker.edit(cell, text))
+            self.walker.later(lambda: self.edit(cell, text))
+
+    async def edit(self, cell: list[int], text: str) -> None:
+        """Another value in a cell, on which the cursor stays, however the rows were sorted."""
+        await self.walker.edit(cell, text)
+        await self.show_state()
+        self.table.put(cell)
 
     def action_undo(self) -> None:
         self.walker.later(self.walker.undo)
@@ -128,7 +134,8 @@ class NumberKeys(Parts, inherit_bindings=False):
     async def follow(self) -> None:
         """To the cell that is cited, from which backspace comes back."""
         await self.show_state()  # the explanation of the cell that is under the cursor now
-        link = self.explain_pane.link if self.explain_pane.display else None
+        picking = self.pane is self.explain_pane and self.explain_pane.display
+        link = self.explain_pane.link if picking else None
         if link is None:
             found = await self.walker.explanation(self.table.cell)
             link = found["terms"][0] if found["terms"] else None
@@ -166,26 +173,27 @@ class NumberKeys(Parts, inherit_bindings=False):
         if self.walker.kind == GENERATION:
             self.say("gradients are of the training map: m goes there")
             return
-        step, name = max(1, state["step"]), state["name"]
+        step, name = state["step"], state["name"]
         if name.startswith("gradients."):
-            names = lens_back(name)
+            wanted = lens_back(name, step)
+        elif name.startswith("parameters."):  # the step that begins with it
+            wanted = [(step + 1, f"gradients.{name.removeprefix('parameters.')}")]
         else:
-            bare = name.removeprefix("parameters.").removeprefix("update.")
-            names = [f"gradients.{bare}"]
+            wanted = [(step, f"gradients.{name.removeprefix('update.')}")]
         _, _, place = self.here()
-        for wanted in names:
+        for at, other in wanted:
             try:
-                await self.go(Place(step, wanted, place.cell))
+                await self.go(Place(at, other, place.cell))
             except TensorstepError:
                 continue
             return
         self.say(f"the loss has no gradient with respect to {name}")
 
 
-def lens_back(name: str) -> list[str]:
-    """What a gradient is of: a state of the step, or a stored parameter."""
+def lens_back(name: str, step: int) -> list[tuple[int, str]]:
+    """What a gradient may be of: a state of its step, or a parameter with which it began."""
     bare = name.removeprefix("gradients.").removeprefix("clipped.")
-    return [bare, f"parameters.{bare}"]
+    return [(step, bare), (step - 1, f"parameters.{bare}")]
 
 
 def followed(name: str) -> str | None:
@@ -194,5 +202,6 @@ def followed(name: str) -> str | None:
         if name.startswith(prefix):
             bare = name.removeprefix(prefix)
             whole, _, part = bare.rpartition(".")
-            return whole if whole.count(".") and part not in ("weight", "bias") else bare
+            bare = whole if whole.count(".") and part not in ("weight", "bias") else bare
+            return bare if bare.endswith((".weight", ".bias")) else None
     return None

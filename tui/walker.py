@@ -209,11 +209,8 @@ class Walker:
     async def edit(self, cell: list[int], value: str) -> None:
         """Set a cell of what is shown to another value; what follows from it is made again."""
         shown = self._shown
-        self.take(await self.ask("edit", **shown, cell=cell, value=value))
-        if self.detour is None:
-            self.take(await self.ask("move", how="seek", **shown))
-        else:
-            self.take(await self.ask("look", **shown))
+        await self.ask("edit", **shown, cell=cell, value=value)
+        self.take(await self.ask("move", how="seek", **shown))
         self.say("edited: = shows before and difference, u takes it back", False)
 
     async def undo(self) -> None:
@@ -258,9 +255,9 @@ class Walker:
         )
         return Slice.of(header, payload, turned)
 
-    async def summary(self) -> dict[str, Any]:
+    async def summary(self, view: str) -> dict[str, Any]:
         """How the cells of what is shown are spread."""
-        return await self.ask("summary", **self._shown)
+        return await self.ask("summary", **self._shown, view=view)
 
     async def explanation(self, cell: list[int]) -> dict[str, Any]:
         return await self.ask("explain", **self._shown, cell=cell, most=TERMS)

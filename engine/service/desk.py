@@ -216,11 +216,12 @@ class Desk:
         walk = self._walk(map, model)
         return norms(walk, min(step, walk.ended_step))
 
-    def summary(self, map: str, model: str, name: str, step: int) -> Answer:
+    def summary(self, map: str, model: str, name: str, step: int, view: str = AFTER) -> Answer:
         """How a state's cells are spread: see `engine.service.spread`."""
         from engine.service.spread import summary
 
-        return summary(self._record(self._walk(map, model), name, step))
+        record = self._record(self._walk(map, model), name, step)
+        return summary(self._seen(map, model, record, view))
 
     def find_token(self, text: str, after: int) -> Answer:
         """The next ID after one whose token holds a text, round and round; None where none does."""

@@ -9,18 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.records import Record
-
 PART, SMALL = 2**20, 2**16  # cells summed at once; up to so many as float64
 
 
-def summary(record: Record) -> dict[str, Any]:
+def summary(value: Any) -> dict[str, Any]:
     """How a tensor is spread: `count`, `min`, `max`, `mean` and `std` of its finite cells (None
     where it has none), how many are `zeros` and how many `nonfinite`."""
-    value = record.value
     if isinstance(value, Sequence):
         return {"count": len(value)}
-    cells = (value[:] if record.shape else value).detach()
+    cells = (value[:] if value.shape else value).detach()
     cells = cells if cells.dtype.is_floating_point else cells.double()
     zeros = cells.numel() - int(cells.count_nonzero())
     if cells.numel() and not all(edge.isfinite() for edge in cells.aminmax()):

@@ -77,7 +77,7 @@ SPREADS = {
 @pytest.mark.parametrize("value", SPREADS.values(), ids=SPREADS)
 def test_summary(value: torch.Tensor):
     shelf = Shelf(value)
-    told = summary(shelf.record)
+    told = summary(shelf.record.value)
     cells = np.array(value.detach().double().tolist()).ravel()
     finite = cells[np.isfinite(cells)]
     assert set(told) == {"count", "zeros", "nonfinite", "min", "max", "mean", "std"}
@@ -101,7 +101,7 @@ def test_summary_of_a_large_tensor(at: float):
     value = torch.randn(1200, 1000, generator=torch.Generator().manual_seed(5)) + at
     value[7, 9] = NAN
     value[8, :50] = 0.0
-    told = summary(Shelf(value).record)
+    told = summary(value)
     cells = value.double().numpy().ravel()
     finite = cells[np.isfinite(cells)]
     assert (told["count"], told["zeros"], told["nonfinite"]) == (1_200_000, 50, 1)
@@ -112,7 +112,7 @@ def test_summary_of_a_large_tensor(at: float):
 
 def test_summary_of_texts():
     texts = Shelf(["a", "b", "c"], ("N",))
-    assert summary(texts.record) == {"count": 3}
+    assert summary(texts.record.value) == {"count": 3}
 
 
 def test_summaries_of_a_walk():
@@ -122,7 +122,7 @@ def test_summaries_of_a_walk():
     walk.seek(3)
     for step in (0, 1, 2):
         for record in walk.records(step):
-            told = summary(record)
+            told = summary(record.value)
             if record.kind == "text":
                 assert list(told) == ["count"]
                 continue

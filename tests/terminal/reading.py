@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.terminal.terminal import COMMAND, Terminal
 from tui.cells import exact, written
-from tui.widgets.table import ROLES
+from tui.heading import ROLES
 
 State = dict[str, Any]
 

@@ -52,7 +52,7 @@ class FollowScreen(ReadingScreen):
 
     def body(self, width: int, room: int) -> list[Text]:
         if self.rows is None:
-            return [line(("reading ...", DIM))]
+            return [] if self.said[1] else [line(("reading ...", DIM))]
         if not self.rows:
             return [line(("no step has ended yet: go on to step 1 first", DIM))]
         values = [row["value"] for row in self.rows]
@@ -99,7 +99,7 @@ class NormsScreen(ReadingScreen):
 
     def body(self, width: int, room: int) -> list[Text]:
         if self.found is None:
-            return [line(("reading ...", DIM))]
+            return [] if self.said[1] else [line(("reading ...", DIM))]
         wide = max(20, width - 4 * WIDTH - 2)
         names = ("value", "gradient", "update", "ratio")
         lines = [line((" " * wide + "".join(name.rjust(WIDTH) for name in names), STRONG))]

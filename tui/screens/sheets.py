@@ -83,9 +83,12 @@ class Pages(Sheet[None]):
 class Choice(Sheet[str]):
     """One of several, by arrows and enter."""
 
-    def __init__(self, title: str, choices: list[tuple[str, str]], current: str):
+    def __init__(
+        self, title: str, choices: list[tuple[str, str]], current: str, verb: str = "open"
+    ):
         super().__init__()
         self.heading = title
+        self.verb = verb
         self.choices = choices
         self.at = [key for key, _ in choices].index(current)
 
@@ -94,7 +97,7 @@ class Choice(Sheet[str]):
             line(("> " if i == self.at else "  ", HERE), (text, HERE if i == self.at else PLAIN))
             for i, (_, text) in enumerate(self.choices)
         ]
-        foot = line(("up, down, enter: open   escape: stay", DIM))
+        foot = line((f"up, down, enter: {self.verb}   escape: stay", DIM))
         return [line((self.heading, STRONG)), line(), *rows, line(), foot]
 
     def action_move(self, by: int) -> None:

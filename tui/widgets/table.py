@@ -42,22 +42,21 @@ class TensorTable(TableView):
     @property
     def heat(self) -> Heat | None:
         """The scale of the colours, where they are on and the numbers have one."""
-        return Heat.of(self.summary) if self.heated and self.summary_of == self.of else None
+        return (
+            Heat.of(self.summary) if self.heated and self.summary_of == self.summary_key else None
+        )
 
     def summary_line(self) -> Text:
         """How all cells are spread, or what the heat means; and in which order the rows are."""
-        if (
-            self.shows != VIEWS[0]
-            or self.summary_of != self.of
-            or self.summary is None
-            or not (self.state or {})["shape"]
-        ):
+        known = self.summary is not None and self.summary_of == self.summary_key
+        if self.summary is None or not known or not (self.state or {})["shape"]:
             return line()
-        heat = self.heat
-        text = summary_line(self.summary) if heat is None else heat.legend(self.glyphs)
+        heat, order = self.heat, ""
         if self.order is not None:
-            text = f"{'largest' if self.order[1] else 'smallest'} first  {text}"
-        return line((text, DIM))
+            order = f"{'largest' if self.order[1] else 'smallest'} first  "
+        room = self.size.width - len(order)
+        text = summary_line(self.summary, room) if heat is None else heat.legend(self.glyphs, room)
+        return line((order + text, DIM))
 
     def column_labels(self, cells: Slice) -> Text:
         parts: list[tuple[str, Style] | str] = [" " * (self.label_width + 2)]

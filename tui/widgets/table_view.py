@@ -256,6 +256,11 @@ class TableView(Pane):
         self.heated = not self.heated
         self.moved()
 
+    @property
+    def summary_key(self) -> tuple[Any, ...]:
+        """What a summary has to be of: the state, and which view of it."""
+        return (*self.of, self.shows)
+
     def summarize(self, summary: dict[str, Any], of: tuple[Any, ...]) -> None:
         """How the cells of a state are spread."""
         self.summary, self.summary_of = summary, of
