@@ -9,15 +9,15 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from tui.actions import CORPUS_ACTIONS, bindings
-from tui.corpora import audit_lines, beginning, ending, last_tokens, token, wrapped_text
+from tui.corpora import audit_lines, ending, wrapped_text
 from tui.glyphs import Glyphs
 from tui.plain import shown
 from tui.prompt import Typing
 from tui.screens.reading import ReadingScreen
+from tui.story import LENGTHS, StoryLines
 from tui.walker import Walker
-from tui.widgets.lines import DIM, HERE, PLAIN, STRONG, line, wrapped
+from tui.widgets.lines import DIM, HERE, STRONG, line, wrapped
 
-LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 FAR = 10**12  # beyond the last token of any story
 BRIEF = 30  # characters of what is looked for that are told
 PART = 3  # lines of the text, of the tokens and of the lengths, at the least
@@ -238,18 +238,19 @@ class CorpusScreen(ReadingScreen):
         """The text, the flow of tokens, the windows so far, and the same target under several
         context lengths; each keeps its place while the windows grow."""
         part = max(PART, (room - 7) // 4)
-        flow = self.flow_lines(story, width, part)
+        view = StoryLines(story, self.at, self.context, width, self.glyphs)
+        flow = view.flow(part)
         count = story["count"] - 1
         tokens = line(("TOKENS", STRONG), (f"  {story['count']:,}, each with its ID", DIM))
         if count < 1:
             text = self.text_lines(story, width, room - len(flow) - 5)
             none = line(("no window: a single token has none before it", DIM))
             return [*text, line(), tokens, *flow, line(), none]
-        lengths = self.length_lines(story, width, part)
+        lengths = view.lengths(part)
         left = room - len(flow) - len(lengths) - 6  # for the text and the windows
         text = self.text_lines(story, width, max(PART, left - max(part, 5) - 1))
         rows = max(1, left - len(text))
-        windows = self.window_lines(story, width, rows)
+        windows = view.windows(rows)
         told = f"  {self.at:,} of {count:,}, context {self.context}, then the target"
         return [
             *text,
@@ -267,62 +268,3 @@ class CorpusScreen(ReadingScreen):
 
     def text_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
         return [line(each) for each in wrapped_text(story["text"], width, most, self.glyphs)]
-
-    def piece(self, story: dict[str, Any], at: int) -> str:
-        """One token of the story, as data."""
-        return token(story["pieces"][at - story["first"]], self.glyphs)
-
-    def flow_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
-        """Tokens with their IDs, line after line, so that the one that is predicted is seen: what
-        the window sees is plain, the target has the accent, the rest is dim."""
-        lines: list[tuple[int, list[Any]]] = []
-        room = 0
-        for i, number in enumerate(story["ids"]):
-            at = story["first"] + i
-            name = beginning(self.piece(story, at), width - 14, self.glyphs)
-            unknown = "?" if number == story["unknown"] else ""
-            size = cell_len(name) + len(f" {number}{unknown}") + 2
-            if not lines or size > room:
-                lines.append((at, []))
-                room = width - len(self.glyphs.dots)
-            seen = self.at - self.context <= at < self.at
-            style = HERE if at == self.at else PLAIN if seen else DIM
-            lines[-1][1].extend([(name, style), (f" {number}{unknown}  ", DIM)])
-            room -= size
-        here = max(k for k, (at, _) in enumerate(lines) if at <= self.at)
-        first = max(0, min(here - most // 2, len(lines) - most))
-        seen = [line(*parts) for _, parts in lines[first : first + most]]
-        if first + most < len(lines):
-            seen[-1].append(self.glyphs.dots, DIM)
-        return seen
-
-    def window_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
-        """The last windows up to the newest, one pair of context and target a line."""
-        first = max(1, self.at - most + 1)
-        return [
-            self.pair(story, at, self.context, f"{at:>6}", width)
-            for at in range(first, self.at + 1)
-        ]
-
-    def length_lines(self, story: dict[str, Any], width: int, most: int) -> list[Text]:
-        lengths = sorted({*LENGTHS, self.context})
-        first = max(0, lengths.index(self.context) + 1 - most)  # the one that is walked is there
-        return [
-            self.pair(story, self.at, length, f"{length:>6}", width)
-            for length in lengths[first : first + most]
-        ]
-
-    def pair(self, story: dict[str, Any], at: int, context: int, label: str, width: int) -> Text:
-        """A context and its target."""
-        slots = [story["pad"]] * max(0, context - at)
-        slots += [self.piece(story, i) for i in range(max(0, at - context), at)]
-        target = f" {self.glyphs.arrow} {self.piece(story, at)}"
-        target = beginning(target, width - len(label) - 6, self.glyphs)
-        seen = last_tokens(slots, width - cell_len(label + target) - 2, self.glyphs)
-        newest = at == self.at
-        return line(
-            (label, DIM),
-            "  ",
-            (seen, PLAIN if newest else DIM),
-            (target, HERE if newest else PLAIN),
-        )
