@@ -36,6 +36,9 @@ class Table(NamedTuple):
         return sum(map(len, self.cells))
 
 
+SUMMARY = re.compile(r" ?(min \S|all \d+ not finite)")  # of all cells, below the rows
+
+
 def table_of(terminal: Terminal, state: State) -> Table | None:
     """The table of `state`, or None as long as the screen shows another one, or no cells yet."""
     name, lines = state["name"], terminal.lines
@@ -67,7 +70,7 @@ def parsed(lines: list[str], state: State, cursor: tuple[int, ...], value: str) 
     label (where the state has axes) and cells. Blank lines separate as they like.
 
     Raises ValueError for lines that are no table of this state."""
-    body = [line for line in lines if line.strip()]
+    body = [line for line in lines if line.strip() and SUMMARY.match(line) is None]
     rank = len(state["shape"])
     if rank > 2 and state["axes"][0] == "B":
         del body[:1]

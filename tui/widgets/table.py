@@ -36,7 +36,7 @@ class TensorTable(TableView):
         if current is not None:
             lines += [self.column_labels(current)] if labelled else []
             lines += self.row_lines(current)
-            lines += [self.summary_line(), self.cursor_line(current)]
+            lines += [self.summary_line(current), self.cursor_line(current)]
         self.show(lines)
 
     @property
@@ -46,10 +46,11 @@ class TensorTable(TableView):
             Heat.of(self.summary) if self.heated and self.summary_of == self.summary_key else None
         )
 
-    def summary_line(self) -> Text:
+    def summary_line(self, cells: Slice) -> Text:
         """How all cells are spread, or what the heat means; and in which order the rows are."""
         known = self.summary is not None and self.summary_of == self.summary_key
-        if self.summary is None or not known or not (self.state or {})["shape"]:
+        counted = bool((self.state or {})["shape"]) and not cells.tokens  # IDs have no mean
+        if self.summary is None or not known or not counted:
             return line()
         heat, order = self.heat, ""
         if self.order is not None:
