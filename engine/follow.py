@@ -72,7 +72,11 @@ def norms(walk: Walk, step: int) -> dict[str, Any]:
 
     Raises UsageError for a step that has not ended, and for another map.
     """
-    if walk.process.map != "training" or not 1 <= step <= walk.ended_step:
+    if walk.process.map != "training":
+        raise UsageError(
+            "generating changes no parameter: norms are of the training map, m goes there"
+        )
+    if not 1 <= step <= walk.ended_step:
         raise UsageError(
             "norms are of a training step that has ended: go on to the next step first"
         )

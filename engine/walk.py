@@ -139,9 +139,15 @@ class Walk:
         if index is None:
             raise UsageError(
                 f"no state of step {step} of the {self.process.map} map is called {name!r}:"
-                f" {nearest(str(name), [record.name for record in self.records(step)])}"
+                f" {self._hint(str(name), step)}"
             )
         self.cursor = Position(step, index)
+
+    def _hint(self, name: str, step: int) -> str:
+        """What may have been meant by a name that a step does not have."""
+        if name in self.process.axes:
+            return f"did you mean parameters.{name}"
+        return nearest(name, [record.name for record in self.records(step)])
 
     def seek_stage(self, stage: str) -> bool:
         """To the first state of a stage: in this step where it has one, else in step 0 or 1.

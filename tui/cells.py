@@ -56,11 +56,10 @@ def summary_line(summary: dict[str, Any], width: int) -> str:
     if summary.get("min") is None:
         count = summary.get("nonfinite", 0)
         return f"all {count} not finite" if count else ""
-    parts = [f"{name} {written(summary[name])}" for name in ("min", "max", "mean", "std")]
+    parts = [f"{summary['nonfinite']} not finite"] if summary["nonfinite"] else []
+    parts += [f"{name} {written(summary[name])}" for name in ("min", "max", "mean", "std")]
     if summary["zeros"]:
         parts.append(f"zeros {100 * summary['zeros'] / summary['count']:.0f}%")
-    if summary["nonfinite"]:
-        parts.append(f"{summary['nonfinite']} not finite")
     return fitting(parts, width)
 
 

@@ -54,6 +54,7 @@ async def print_states(
 
     A generation may end before that many steps. Raises TensorstepError as the worker does.
     """
+    check_steps(edits, steps)
     async with worker() as client:
         await client.ask("open", options=options.to_json())
         where = {"map": KINDS[what], "model": options.model}
@@ -91,6 +92,27 @@ async def print_tokens(
             sys.stdout.write("".join(f"    {line}\n" for line in lines) + "\n")
 
 
+async def is_there(client: Client, where: dict[str, str], step: int, name: str | None) -> bool:
+    """Whether a step has such a state; the walk then stands there."""
+    try:
+        await client.ask("move", **where, how="seek", step=step, name=name)
+    except (WorkerDied, WorkerError):
+        raise
+    except TensorstepError:
+        return False
+    return True
+
+
+def check_steps(edits: list[WrittenEdit] | None, last: int | None) -> None:
+    """Raises UsageError for an edit of a step that is not walked."""
+    for edit in edits or []:
+        if last is not None and edit.place.step > last:
+            raise UsageError(
+                f"--set {edit.place.step}:{edit.place.name} changes nothing up to step {last}:"
+                " give more --steps, or another step"
+            )
+
+
 async def apply(client: Client, where: dict[str, str], edits: list[WrittenEdit] | None) -> None:
     """Make edits, one after the other, and go back to the beginning."""
     for edit in edits or []:
@@ -114,6 +136,7 @@ async def print_explanation(
 
     Raises TensorstepError as the worker does.
     """
+    check_steps(edits, place.step)
     async with worker() as client:
         await client.ask("open", options=options.to_json())
         where = {"map": kind, "model": options.model}
@@ -127,7 +150,8 @@ async def print_explanation(
             if not either:
                 raise
             step = 0
-            await client.ask("move", **where, how="seek", step=step, name=name)
+            if not await is_there(client, where, step, name):
+                raise
         cell = list(place.cell or ())
         found = await client.ask("explain", **where, name=name, step=step, cell=cell)
     if as_json:

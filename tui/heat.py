@@ -31,9 +31,10 @@ class Heat:
     @classmethod
     def of(cls, summary: dict[str, Any] | None) -> Heat | None:
         """The scale of what was summarized; None where nothing is finite."""
-        if summary is None or not isinstance(summary["min"], (int, float)):
+        low = None if summary is None else summary.get("min")  # a text has none
+        if summary is None or not isinstance(low, (int, float)):
             return None
-        return cls(float(summary["min"]), float(summary["max"]))
+        return cls(float(low), float(summary["max"]))
 
     @property
     def diverging(self) -> bool:
@@ -59,9 +60,9 @@ class Heat:
     def bar(self, value: Any, glyphs: Glyphs) -> str:
         """The same without colour: one character, blank for what is not a finite number."""
         if not isinstance(value, (int, float)) or not math.isfinite(value):
-            return " "
+            return "  " if glyphs.ascii else " "
         level = self.level(value)
-        return MARKS[level] if glyphs.ascii else BARS[level]
+        return f" {MARKS[level]}" if glyphs.ascii else BARS[level]
 
     def legend(self, glyphs: Glyphs, width: int) -> str:
         """What little and much are, as much of it as there is room for."""

@@ -28,6 +28,8 @@ class NumberKeys(Parts, inherit_bindings=False):
         if answer["found"] is None:
             self.say(f"no token of the vocabulary holds {self.sought!r}")
             return
+        if self.table.order is not None:
+            self.say("the rows are in their own order again")
         self.table.order = None
         self.table.row = answer["found"]
         self.table.moved()

@@ -29,7 +29,8 @@ def summary(value: Any) -> dict[str, Any]:
         return {**told, **dict.fromkeys(("min", "max", "mean", "std"))}
     low, high = finite.aminmax()
     mean, std = mean_and_std(finite)
-    return {**told, "min": float(low), "max": float(high), "mean": mean, "std": std}
+    kind = float if value.dtype.is_floating_point else int
+    return {**told, "min": kind(low), "max": kind(high), "mean": mean, "std": std}
 
 
 def mean_and_std(cells: Tensor) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,10 @@ class UpdateRule(ABC):
 
     lr: float
 
-    formula: ClassVar[str] = ""
+    @property
+    @abstractmethod
+    def formula(self) -> str:
+        """The new value, in the names of the parts."""
 
     @property
     def kept(self) -> dict[str, str]:
@@ -74,7 +77,11 @@ class SGD(UpdateRule):
 
     momentum: float = 0.0
 
-    formula = "old - lr · gradient"
+    @property
+    def formula(self) -> str:
+        if self.momentum:
+            return "old - lr · m, where m = momentum · m before + gradient"
+        return "old - lr · gradient"
 
     @property
     def kept(self) -> dict[str, str]:
@@ -125,7 +132,9 @@ class Adam(UpdateRule):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
 
-    formula = "old - lr · m̂ / (√v̂ + ε)"
+    @property
+    def formula(self) -> str:
+        return "old - lr · m̂ / (√v̂ + ε)"
 
     @property
     def kept(self) -> dict[str, str]:
@@ -219,7 +228,9 @@ class AdamW(Adam):
 
     weight_decay: float = 0.01
 
-    formula = "old - lr · weight decay · old - lr · m̂ / (√v̂ + ε)"
+    @property
+    def formula(self) -> str:
+        return "old - lr · weight decay · old - lr · m̂ / (√v̂ + ε)"
 
     @property
     def parts(self) -> tuple[str, ...]:

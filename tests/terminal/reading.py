@@ -36,7 +36,9 @@ class Table(NamedTuple):
         return sum(map(len, self.cells))
 
 
-SUMMARY = re.compile(r" ?(min \S|all \d+ not finite)")  # of all cells, below the rows
+SUMMARY = re.compile(
+    r" ?(\d+ not finite|min \S|all \d+ not finite)"
+)  # of all cells, below the rows
 
 
 def table_of(terminal: Terminal, state: State) -> Table | None:

@@ -191,7 +191,7 @@ async def test_on_the_generation_map():
         assert "generating changes no parameter: follow one on the training map" in screen.text
         assert "reading" not in screen.text
         await screen.press("escape", "V")
-        assert "norms are of a training step that has ended" in screen.text
+        assert "norms are of the training map, m goes there" in screen.text
 
 
 def plain_norms(kind: str, step: int) -> tuple[dict[str, list[float]], float]:

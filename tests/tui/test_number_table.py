@@ -73,14 +73,14 @@ async def test_the_summary_is_numpys(name: str, size: tuple[int, int]):
     values = expected_training("attention")[0][name].double().numpy().ravel()
     finite = values[np.isfinite(values)]
     async with opened(goto=Place(1, name), size=size) as screen:
-        (told,) = [line for line in screen.pane("table") if line.startswith("min ")]
+        (told,) = [line for line in screen.pane("table") if " max " in line]
     zeros, lost = int((values == 0).sum()), len(values) - len(finite)
     figures = {"min": finite.min(), "max": finite.max(), "mean": finite.mean(), "std": finite.std()}
-    expected = [
+    expected = [f"{lost} not finite"] if lost else []
+    expected += [
         f"{word} {figure:.4f}" if figure else f"{word} 0" for word, figure in figures.items()
     ]
     expected += [f"zeros {100 * zeros / len(values):.0f}%"] if zeros else []
-    expected += [f"{lost} not finite"] if lost else []
     parts = told.strip().split("  ")
     assert parts == expected[: len(parts)]
     assert len(parts) >= (3 if size == LARGE else len(expected))
@@ -151,7 +151,7 @@ async def test_heat_in_ascii(name: str):
         screen.check()
         marks: dict[int, set[str]] = {}
         for i, line in enumerate(screen.pane("table")[4:14]):
-            found = re.findall(r"(-?\d+\.\d{4})( \d|[^\d\s])", line)
+            found = re.findall(r"(-?\d+\.\d{4}) ([^\d\s])", line)
             assert [number for number, _ in found] == [f"{values[b, i]:.4f}" for b in range(2)]
             for b, (_, mark) in enumerate(found):
                 marks.setdefault(int(expected[b, i]), set()).add(mark)
@@ -263,3 +263,18 @@ async def test_copies(sort: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert str(file)[:20] in screen.said
         assert file.read_text() == copied[2] + "\n"
         assert len(copied) == 3
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x40"])
+async def test_heat_of_what_has_none(size: tuple[int, int]):
+    """Texts and single numbers stay as they are, and the heat comes back with the next tensor."""
+    async with opened(size=size) as screen:
+        before = screen.lines
+        await screen.press("i")
+        assert screen.lines == before
+        for place in ("0:vocabulary:3", "1:loss", "1:logits:0,7"):
+            await screen.goto(place)
+            screen.check()
+        assert "heat:" in screen.table()
+        await screen.press("m")
+        assert screen.state == "prompt"

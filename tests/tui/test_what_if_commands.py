@@ -157,3 +157,21 @@ def test_wrong_explanations(refused: Refused):
     for arguments, words in WRONG.items():
         assert words in refused("explain", *arguments), arguments
         assert words in refused("explain", *arguments, "--json"), arguments
+
+
+def test_an_edit_of_a_step_that_is_not_walked_is_told(command: Command):
+    """It would change nothing of what is printed."""
+    for arguments in (("states", "train"), ("explain", "weights", "--at", "1,0,2")):
+        code, out, told = command(*arguments, "--set", "5:weights:1,0,2=1")
+        assert (code, out) == (2, "")
+        assert "--set 5:weights changes nothing up to step 1: give more --steps" in told
+
+
+def test_a_name_that_is_nearly_there(command: Command):
+    for name, hint in (
+        ("logitz", "of step 1 of the training map is called 'logitz': did you mean logits"),
+        ("W_Q.weight", "did you mean parameters.W_Q.weight"),
+    ):
+        code, _, told = command("explain", name, "--at", "0,1")
+        assert code == 2
+        assert hint in told

@@ -74,6 +74,7 @@ def plotted(values: list[float], columns: int, rows: int, at: int, glyphs: Glyph
         label = f"{high:.4f}" if y == 0 else f"{low:.4f}" if y == rows - 1 else ""
         if rows == 1 or low == high:
             label = f"{high:.4f}" if y == rows // 2 else ""
+        label = label if finite else ""  # what is not finite has no place on an axis
         lines.append(line((label.rjust(AXIS - 1), DIM), (glyphs.bar, DIM), *parts))
     return lines
 

@@ -152,7 +152,8 @@ class TableView(Pane):
             return max(1, self.size.width - self.label_width - 3)
         if self.state and self.state["dtype"] == "int64":
             return TOKEN
-        return WIDTHS[self.format] + self.heated
+        bar = (2 if self.glyphs.ascii else 1) if self.heated else 0
+        return WIDTHS[self.format] + bar
 
     @property
     def columns_seen(self) -> int:
