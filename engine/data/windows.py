@@ -117,8 +117,18 @@ class Contexts(Gathered):
         """Where the slots are, counted from the target."""
         return torch.arange(-self.shape[1], 0)
 
+    @cached_property
+    def spans(self) -> Tensor:
+        """Every run of w IDs of the stream, [.., w], as a view of it."""
+        return self.ids.unfold(0, self.shape[1], 1)
+
     def gather(self, rows: Tensor, columns: Any = slice(None)) -> Tensor:
         within, begins = self.places.of(rows)
+        first = begins + within + 1 - self.shape[1]
+        if columns == slice(None) and rows.dim() == 1 and len(rows) and int(first.min()) >= 0:
+            # a batch: whole runs are copied, which is quicker than cell by cell
+            found = self.spans.index_select(0, first)
+            return found.masked_fill_(self.slots < -(within + 1)[:, None], self.pad_id)
         before = (within + 1)[..., None] + self.slots[columns]
         at = (begins[..., None] + before).clamp_(min=0)
         # a flat selection is faster than an index of two axes

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.data.corpus import Corpus, VocabularyRule, check_spec, open_corpus
-from engine.data.documents import WORKED_SENTENCE, check_documents
 from engine.errors import UsageError
 from engine.maps import MODEL_STAGES
 from engine.progress import Tell
-from engine.text.loading import check_name, is_cut
-from engine.text.vocabulary import SPECIAL_TOKENS
+
+if (
+    TYPE_CHECKING
+):  # what reads texts is imported when it is asked to: the first frame waits for this
+    from engine.data.corpus import Corpus, VocabularyRule
 
 SEED = 11  # of the worked sentence
+WORDS = "words"  # the tokenizer, unless another is named
 REPLACEMENT, EPOCHS = SAMPLINGS = ("replacement", "epochs")
 SETTINGS: dict[str, tuple[str, ...]] = {  # of each optimizer, beside the learning rate
     "sgd": ("momentum",),
@@ -62,7 +64,7 @@ class Options:
     lines: bool = False
     corpus: str | None = None
     documents: int | None = None
-    tokenizer: str = "words"
+    tokenizer: str = WORDS
     max_vocab: int | None = None
     min_freq: int | None = None
     context: int = 4
@@ -95,6 +97,9 @@ class Options:
 
         Raises TensorstepError for those that cannot be walked.
         """
+        from engine.data.corpus import Corpus, open_corpus
+        from engine.data.documents import WORKED_SENTENCE, check_documents
+
         if self.corpus is not None:
             found = open_corpus(self.corpus, self.documents, self.lines, tell=tell)
         elif self.text is not None:
@@ -126,6 +131,19 @@ class Options:
             raise UsageError(f"--lines goes with a text file: {self.corpus!r} is none")
         if self.documents is not None and self.text is None and self.corpus is None:
             raise UsageError("--documents goes with --corpus SPEC or --text FILE")
+        if self.tokenizer != WORDS or (self.max_vocab, self.min_freq) != (None, None):
+            self._check_vocabulary()
+        if self.corpus is not None:
+            from engine.data.corpus import check_spec
+
+            check_spec(self.corpus)
+        elif not self.worked:
+            self.open()
+
+    def _check_vocabulary(self) -> None:
+        from engine.text.loading import check_name, is_cut
+        from engine.text.vocabulary import SPECIAL_TOKENS
+
         check_name(self.tokenizer)
         if not is_cut(self.tokenizer) and (self.max_vocab, self.min_freq) != (None, None):
             raise UsageError(
@@ -137,10 +155,6 @@ class Options:
                 f"--max-vocab {self.max_vocab} is too small: the special tokens are"
                 f" {len(SPECIAL_TOKENS)}, give more"
             )
-        if self.corpus is None:
-            self.open()
-        else:
-            check_spec(self.corpus)
 
     def check(self) -> Options:
         """Itself. Raises UsageError for what can be seen to be wrong before anything is made."""

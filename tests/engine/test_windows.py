@@ -69,6 +69,17 @@ def test_contexts_are_read_like_a_tensor(sizes: list[int], width: int, data: st.
     assert contexts.dtype == stored.dtype
 
 
+@given(lengths, widths)
+def test_windows_one_at_a_time(sizes: list[int], width: int):
+    """A batch of one window, whether its context begins before the first document or not."""
+    windows = Windows(documents_of(sizes), width, PAD)
+    contexts, targets = naive(documents_of(sizes), width)
+    for row in range(len(windows)):
+        chosen = torch.tensor([row, len(windows) - 1])
+        assert windows.contexts[chosen].tolist() == [contexts[row], contexts[-1]]
+        assert windows.targets[chosen].tolist() == [targets[row], targets[-1]]
+
+
 @pytest.mark.parametrize(
     ("width", "context"), [(2, [9, 6]), (4, [7, 5, 9, 6]), (6, [1, 8, 7, 5, 9, 6])]
 )
