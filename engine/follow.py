@@ -36,11 +36,12 @@ class Follower:
             raise UsageError(f"there is no cell {list(cell)} of {name}: its shape is {list(shape)}")
         self.name, self.cell = name, cell
         self.rows: list[Row] = []
+        self._first = walk.history.first_step
         self._process = walk.history.beginning()
 
     def up_to(self, step: int, tell: Tell | None = None) -> list[Row]:
         """The rows of all steps up to one; those that are new are made now."""
-        steps = range(1 + len(self.rows), step + 1)
+        steps = range(self._first + len(self.rows), step + 1)
         for number in tracked(steps, f"following {self.name}", len(steps), tell):
             self.rows.append(self._row(number))
         return [row for row in self.rows if row["step"] <= step]

@@ -28,7 +28,8 @@ class History:
     """The records, values and snapshots of a process that is driven step by step.
 
     budget    bytes that may be held beyond what the step in progress needs itself
-    before    what was seen before step `begin`, where this history branches off another
+    before    what was seen before step `begin`, where this history branches off another; without
+              one, what was before is not known, but for the preparation
     frontier  the step in progress, or the last one made
     """
 
@@ -41,11 +42,11 @@ class History:
         self.budget = budget
         self.before = before
         self.begins = begin  # the first step that is seen here
-        self.frontier = begin - 1 if before else 0
-        self.in_progress = before is None
+        self.frontier = max(0, begin - 1)
+        self.in_progress = begin == 0
         self._values = ValueStore(budget)
         self._listed: OrderedDict[int, list[Record]] = OrderedDict()
-        if before is None:
+        if begin == 0:
             self._listed[0] = []
         self._snapshots = Snapshots(process.snapshot(self.frontier))
         self._stored = frozenset(self._snapshots.newest)  # names that snapshots hold
@@ -206,6 +207,11 @@ class History:
         """Make a step again on a replica: its records, and the values of `wanted`."""
         if not 0 <= step <= self.frontier:
             raise UsageError(f"there is no step {step} yet: steps 0 to {self.frontier} are begun")
+        if 0 < step < self.begins:
+            raise UsageError(
+                f"step {step} was not kept: this walk begins at step {self.begins}, where the run"
+                " stood still"
+            )
         twin = self.stand_before(step)
         names = twin.parameter_names()
         records: list[Record] = []
@@ -230,8 +236,15 @@ class History:
             self._listed[step] = records
             self._listed.move_to_end(step, last=False)
 
+    @property
+    def first_step(self) -> int:
+        """The first step that is known, the preparation not counted."""
+        if self.before is not None and self.begins > 1:
+            return self.before.first_step
+        return max(1, self.begins)
+
     def beginning(self) -> Process:
-        """A replica of its own that stands where step 1 begins."""
+        """A replica of its own that stands where the first step that is known begins."""
         replica = self.process.replica()
         replica.restore(self._first_snapshot())
         return replica
@@ -239,7 +252,7 @@ class History:
     def _first_snapshot(self) -> Snapshot:
         if self.before is not None and self.begins > 1:
             return self.before._first_snapshot()
-        return self._snapshots.before(1)
+        return self._snapshots.before(max(1, self.begins))
 
     def stand_before(self, step: int) -> Process:
         """A replica that stands where `step` begins."""

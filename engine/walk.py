@@ -34,19 +34,44 @@ class Position:
 class Walk:
     """Forward and back through the states of a process.
 
-    budget  bytes the walk may hold beyond what the step in progress needs itself
-    losses  the loss of step 1, 2, … so far
+    budget      bytes the walk may hold beyond what the step in progress needs itself
+    losses      the losses so far, of step `first_loss` and those after it
+    may_go_on   whether states may be made that there are not yet
     """
+
+    may_go_on = True
 
     def __init__(self, process: Process, budget: int = 256 * MEGABYTE):
         self.process = process
         self.history = History(process, budget)
         self.losses: list[float] = []
+        self.first_loss = 1
         self._live: States | None = process.states(0)
         self._sent: State | None = None
         self._failure: Exception | None = None  # why the step in progress cannot go on
         self._advance()
         self.cursor = Position(0, 0)
+
+    @classmethod
+    def at(
+        cls,
+        process: Process,
+        step: int,
+        losses: Sequence[float] = (),
+        budget: int = 256 * MEGABYTE,
+    ) -> Walk:
+        """A walk that begins with `step`, before which the process stands. `losses` are those of
+        the steps up to there, as far back as they are known. Earlier steps cannot be seen, but for
+        the preparation."""
+        walk = object.__new__(cls)
+        walk.process = process
+        walk.history = History(process, budget, begin=step)
+        walk.losses = list(losses)
+        walk.first_loss = step - len(walk.losses)
+        walk._live = walk._sent = walk._failure = None
+        walk._begin(step)
+        walk.cursor = Position(step, 0)
+        return walk
 
     def branch(self, process: Process, step: int) -> Walk:
         """A walk that is this one up to a step and goes on with another process from there, which
@@ -55,7 +80,8 @@ class Walk:
         walk = object.__new__(Walk)
         walk.process = process
         walk.history = History(process, self.history.budget, self.history, step)
-        walk.losses = self.losses[: step - 1]
+        walk.first_loss = self.first_loss
+        walk.losses = self.losses[: step - self.first_loss]
         walk._live = walk._sent = walk._failure = None
         walk._begin(step)
         walk.cursor = Position(step, 0)
@@ -199,6 +225,7 @@ class Walk:
             return False
         if self._failure is not None:
             raise self._failure.with_traceback(None)
+        self._check_going_on()
         try:
             state = next(self._live) if self._sent is None else self._live.send(self._sent)
             record = self.history.see(state)
@@ -209,22 +236,36 @@ class Walk:
         except Exception as error:  # a generator that failed cannot go on: tell it every time
             self._failure = error
             raise
-        if record.name == "loss" and record.step == len(self.losses) + 1:
+        if record.name == "loss" and record.step == self.first_loss + len(self.losses):
             self.losses.append(state.value.item())
         self._sent = state
         return True
 
     def _begin(self, step: int) -> bool:
         """Finish the step in progress and begin the next. False where the process has ended."""
-        while self._advance():
-            pass
+        self.finish_step()
         if self.process.ended(step - 1) is not None:
             return False
+        self._check_going_on()
         self.history.begin(step)
         self._live = self.process.states(step)
         return self._advance()
 
+    def finish_step(self) -> None:
+        """Make what is left of the step in progress; the cursor stays."""
+        while self._advance():
+            pass
+
+    def _check_going_on(self) -> None:
+        if not self.may_go_on:
+            raise UsageError("this screen only reads: it cannot make the next state")
+
     # --- reading ----------------------------------------------------------------------------
+
+    def loss_at(self, step: int) -> float | None:
+        """The loss of a step, or of the last one before it that is known; None without any."""
+        known = min(step - self.first_loss, len(self.losses) - 1)
+        return self.losses[known] if known >= 0 else None
 
     @property
     def frontier(self) -> int:

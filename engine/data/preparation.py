@@ -87,13 +87,12 @@ class Prepared:
         tokens, vocabulary, ids = self._token_states(stories)
         x, y = window_states(self.windows, ids)
         states = (stories, split, *self._audit_states(split), tokens, vocabulary, ids, x, y)
-        return TrainingData(states, x, y, self._held_out())
+        return TrainingData(states, x, y, self.held_out(HELD_OUT_WINDOWS))
 
-    def _held_out(self) -> tuple[Tensor, Tensor] | None:
+    def held_out(self, count: int) -> tuple[Tensor, Tensor] | None:
+        """The first `count` validation windows; None where there is none."""
         windows = self.windows_of(VALIDATION)
-        if not len(windows):
-            return None
-        return windows.contexts[:HELD_OUT_WINDOWS], windows.targets[:HELD_OUT_WINDOWS]
+        return (windows.contexts[:count], windows.targets[:count]) if len(windows) else None
 
     def _split_states(self) -> tuple[State, State]:
         stories = given(

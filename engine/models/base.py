@@ -82,9 +82,10 @@ def evaluate(model: StatesModel, contexts: Any, targets: Tensor, batch: int = 51
     """Mean loss in nats over all windows, by target count. Changes nothing: no gradients are made
     and no parameter is touched."""
     total = 0.0
+    device = next(model.parameters()).device
     with torch.no_grad():
         for at in range(0, len(targets), batch):
-            logits = model(contexts[at : at + batch])
-            loss = nn.functional.cross_entropy(logits, targets[at : at + batch], reduction="sum")
-            total += float(loss)
+            logits = model(contexts[at : at + batch].to(device))
+            wanted = targets[at : at + batch].to(device)
+            total += float(nn.functional.cross_entropy(logits, wanted, reduction="sum"))
     return total / len(targets)

@@ -47,17 +47,18 @@ class Rule(Operation):
 
 
 class Gather(Operation):
-    """The chosen rows of a table: a batch out of all windows."""
+    """The chosen rows of a table: a batch out of all windows, where the model is."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("device", "rows")
     formula = "the chosen rows of {0}"
 
-    def __init__(self, rows: Tensor):
+    def __init__(self, rows: Tensor, device: torch.device | None = None):
         self.rows = rows
+        self.device = device
 
     def compute(self, table: Any) -> Tensor:
         rows: Tensor = table[self.rows]
-        return rows
+        return rows if self.device is None else rows.to(self.device)
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         row = int(self.rows[cell[0]])
@@ -125,9 +126,9 @@ def by_rule(
     return State(name, rule, inputs, axes, role=role, step=step)
 
 
-def gather(name: str, table: State, rows: Tensor, first_axis: str = "B") -> State:
-    """Rows of a table of windows: [N, ...] -> [B, ...]."""
-    return State(name, Gather(rows), (table,), (first_axis, *table.axes[1:]), role="data")
+def gather(name: str, table: State, rows: Tensor, device: torch.device | None = None) -> State:
+    """Rows of a table of windows, on a device: [N, ...] -> [B, ...]."""
+    return State(name, Gather(rows, device), (table,), ("B", *table.axes[1:]), role="data")
 
 
 def block(name: str, logits: State, ids: dict[int, str]) -> State:

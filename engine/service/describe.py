@@ -46,13 +46,11 @@ def standing(walk: Walk) -> dict[str, Any]:
     step, index = walk.cursor.step, walk.cursor.index
     records = walk.records(step)
     stages = (stage_of(walk.process.map, record.name, record.step) for record in records)
-    known = min(step, len(walk.losses))
-    loss = walk.losses[known - 1] if known else None
     return {
         "step": step,
         "index": index,
         "stages": list(dict.fromkeys(stages)),
-        "loss": finite_or_named(loss),
+        "loss": finite_or_named(walk.loss_at(step)),
         "losses": len(walk.losses),
     }
 

@@ -254,9 +254,9 @@ class Desk:
 
     def losses(self, map: str, model: str, most: int = 1000) -> Answer:
         """The loss of each step so far: the last `most`, and the step of the first of them."""
-        losses = self._walk(map, model).losses
-        first = max(0, len(losses) - most)
-        return {"first": first + 1, "losses": losses[first:]}
+        walk = self._walk(map, model)
+        first = max(0, len(walk.losses) - most)
+        return {"first": first + walk.first_loss, "losses": walk.losses[first:]}
 
     # --- the corpus -------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -12,6 +14,8 @@ from engine.data.preparation import TrainingData
 from engine.models.base import StatesModel, evaluate
 from engine.ops import (
     GradientOf,
+    Rule,
+    by_rule,
     clipped,
     cross_entropy,
     cross_entropy_each,
@@ -39,6 +43,9 @@ class Training:
                     nothing is kept beyond what backward needs
     clip            the largest norm of all gradients together; larger ones are made smaller
     evaluate_every  every how many steps `validation` comes, where something is held out; 0: never
+    schedule        by what the learning rate is multiplied, as a function of the step
+
+    It trains where the model's parameters are: batches are moved to their device.
     """
 
     map = "training"
@@ -52,18 +59,26 @@ class Training:
         keep_gradients: bool = False,
         evaluate_every: int = 1,
         clip: float | None = None,
+        schedule: Callable[[int], float] | None = None,
     ):
         self.model = model
         self.data = data
         self.batches = batches
         self.rule = rule or SGD(0.1)
         self.clip = clip
+        self.schedule = schedule
         self.keep_gradients = keep_gradients
         self.evaluate_every = evaluate_every if data.held_out is not None else 0
         self.parameters: dict[str, Tensor] = dict(model.named_parameters())
         self.axes = model.parameter_axes()
         self._gradients = {name: GradientOf(name) for name in self.parameters}
         self.optimizer = self.rule.build(list(self.parameters.values()))
+        self.device = next(iter(self.parameters.values())).device
+
+    def rule_at(self, step: int) -> UpdateRule:
+        """The rule of a step, with the learning rate that the schedule gives it."""
+        factor = 1.0 if self.schedule is None else self.schedule(step)
+        return self.rule if factor == 1.0 else replace(self.rule, lr=self.rule.lr * factor)
 
     def states(self, step: int) -> States:
         """The states of one step; 0 is the preparation. Steps must be driven in order."""
@@ -75,8 +90,8 @@ class Training:
 
     def _step(self, step: int) -> States:
         rows = self.batches.rows(step)
-        X = yield gather("batch.X", self.data.contexts, rows)
-        y = yield gather("batch.y", self.data.targets, rows)
+        X = yield gather("batch.X", self.data.contexts, rows, self.device)
+        y = yield gather("batch.y", self.data.targets, rows, self.device)
         self.optimizer.zero_grad()
         made: list[State] = []
         forward = self.model.states(X)
@@ -97,7 +112,8 @@ class Training:
         if self.clip is not None:
             gradients = yield from self._clipped(gradients, norm, self.clip)
         updates = []
-        operation = Update(self.rule, step)
+        rule = self.rule_at(step)
+        operation = Update(rule, step)
         for gradient, (name, parameter) in zip(gradients, self.parameters.items(), strict=True):
             memory = self._memory(name, parameter, step) if self.rule.memory else ()
             inputs = (gradient, *memory)
@@ -107,6 +123,8 @@ class Training:
             updates.append((yield update))
         for update in updates:
             update.expire()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rule.lr
         self.optimizer.step()
         for update, parameter in zip(updates, self.parameters.values(), strict=True):
             if update.replaced:  # a patched update is the one that counts
@@ -141,9 +159,9 @@ class Training:
 
     def _validation(self, step: int) -> State:
         contexts, targets = self.data.held_out or ([], torch.empty(0))
-        loss = torch.tensor(evaluate(self.model, contexts, targets))
         sentence = f"mean loss over {len(targets)} held-out windows; updates nothing"
-        return given("validation", loss, (), sentence, role="activation")
+        rule = Rule(sentence, lambda: torch.tensor(evaluate(self.model, contexts, targets)))
+        return by_rule("validation", rule, (), (), role="activation")
 
     def snapshot(self, step: int) -> Snapshot:
         """A copy of the parameters and of what the optimizer keeps, after `step` steps."""
@@ -175,6 +193,7 @@ class Training:
             self.keep_gradients,
             self.evaluate_every,
             self.clip,
+            self.schedule,
         )
 
     def apart(self) -> Training:

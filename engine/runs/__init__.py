@@ -1,0 +1,1 @@
+"""Runs: trainings with a directory that survives their process."""
