@@ -96,14 +96,21 @@ class Walk:
 
     def forward(self) -> bool:
         """To the next state, made now if it is new. False where the process has ended."""
-        step, index = self.cursor.step, self.cursor.index
-        if index + 1 < len(self.records(step)) or (step == self.frontier and self._advance()):
-            self.cursor = Position(step, index + 1)
+        step = self.cursor.step
+        if self.forward_in_step():
             return True
         if step == self.frontier and not self._begin(step + 1):
             return False
         self.cursor = Position(step + 1, 0)
         return True
+
+    def forward_in_step(self) -> bool:
+        """To the next state of this step, made now if it is new. False where the step has ended."""
+        step, index = self.cursor.step, self.cursor.index
+        more = index + 1 < len(self.records(step)) or (step == self.frontier and self._advance())
+        if more:
+            self.cursor = Position(step, index + 1)
+        return more
 
     def back(self) -> bool:
         """To the state before. False at the beginning."""

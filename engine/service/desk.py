@@ -24,7 +24,17 @@ class Desk:
     def __init__(self, tell: Tell | None = None) -> None:
         self._session: Any = None
         self._reader: Any = None
-        self._tell = tell
+        self.tell = tell
+
+    @classmethod
+    def over(cls, session: Any) -> Desk:
+        """A desk over a session that there is already."""
+        from engine.service.reading import Reader
+
+        desk = cls(session.tell)
+        desk._session = session
+        desk._reader = Reader(session.prepared, session.tell)
+        return desk
 
     def answer(self, method: str, params: dict[str, Any]) -> Answer:
         """The answer to one request. Raises TensorstepError for one that cannot be answered."""
@@ -60,9 +70,9 @@ class Desk:
         from engine.service.reading import Reader
         from engine.service.session import Session
 
-        self._session = Session(Options.from_json(options), self._tell)
+        self._session = Session(Options.from_json(options), self.tell)
         prepared = self._session.prepared
-        self._reader = Reader(prepared, self._tell)
+        self._reader = Reader(prepared, self.tell)
         return {
             "corpus": prepared.corpus.name,
             "vocabulary": len(prepared.tokenizer),
@@ -110,7 +120,7 @@ class Desk:
         ways = ("forward", "back", "next_stage", "back_stage", "next_step", "back_step")
         moved, record = True, None
         if how == "seek":
-            record = seek(walk, step, name, self._tell)
+            record = seek(walk, step, name, self.tell)
         elif how == "to_stage":
             moved = walk.seek_stage(name)
         elif how in ways:
@@ -207,7 +217,7 @@ class Desk:
         """What a cell of a parameter did in every step that has ended."""
         walk = self._walk(map, model)
         follower = self._session.follower(map, model, name, tuple(cell))
-        return {"rows": follower.up_to(walk.ended_step, self._tell)}
+        return {"rows": follower.up_to(walk.ended_step, self.tell)}
 
     def norms(self, map: str, model: str, step: int) -> Answer:
         """All parameters at a glance, in a step that has ended (the last one, where it has not)."""

@@ -1,5 +1,5 @@
-"""Sockets of runs: in a folder that only their user can enter, with names short enough for a socket,
-and nobody else is answered."""
+"""Sockets of runs: in a folder that only their user can enter, with names short enough for a
+socket, and nobody else is answered."""
 
 from __future__ import annotations
 
@@ -9,38 +9,33 @@ import socket
 import stat
 import struct
 import sys
-import tempfile
 from pathlib import Path
 
 from engine.errors import TensorstepError
 
-LONGEST = 100  # bytes of a path to a socket; systems take 104 to 108
+TEMPORARY = Path("/tmp")  # noqa: S108, whose the folder in it is is checked; TMPDIR may be too long
 
 
 def socket_folder() -> Path:
-    """The user's folder for sockets, made where it is missing: in XDG_RUNTIME_DIR, or among the
-    temporary files.
+    """The user's folder for sockets, made where it is missing. It is not in XDG_RUNTIME_DIR, which
+    goes when its user logs out: the runs do not.
 
     Raises TensorstepError where somebody else could enter it.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    home = Path(runtime) if runtime else Path(tempfile.gettempdir())
-    folder = home / ("tensorstep" if runtime else f"tensorstep-{os.getuid()}")
-    if len(os.fsencode(folder)) > LONGEST - 20:
-        folder = Path("/tmp") / f"tensorstep-{os.getuid()}"  # noqa: S108, its owner is checked
+    folder = TEMPORARY / f"tensorstep-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
         raise TensorstepError(
-            f"there can be no folder for sockets at {str(folder)!r} ({error.strerror}): set"
-            " XDG_RUNTIME_DIR to one of yours"
+            f"there can be no folder for sockets at {str(folder)!r} ({error.strerror}): make room"
+            " for it there"
         ) from None
     private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
     if not private or found.st_uid != os.getuid():
         raise TensorstepError(
-            f"others could enter {str(folder)!r}, where sockets are to be: remove it, or `chmod 700`"
-            " it if it is yours"
+            f"others could enter {str(folder)!r}, where sockets are to be: remove it, or, if it is"
+            " yours, `chmod 700` it"
         )
     return folder
 
@@ -58,8 +53,7 @@ def listen(directory: Path) -> socket.socket:
     except OSError as error:
         listening.close()
         raise TensorstepError(
-            f"no socket can be made at {str(path)!r} ({error.strerror}): set XDG_RUNTIME_DIR to a"
-            " local folder"
+            f"no socket can be made at {str(path)!r} ({error.strerror}): make room for it there"
         ) from None
     return listening
 

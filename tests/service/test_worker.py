@@ -18,7 +18,7 @@ from engine.errors import TensorstepError, UsageError
 from engine.service.desk import Desk, seek
 from engine.service.options import Options
 from engine.service.protocol import encode, read_frame
-from engine.service.worker import reply_to
+from engine.service.line import reply_to
 from tests.engine.worked import figure
 
 MLP = {"map": "training", "model": "mlp"}
@@ -36,7 +36,7 @@ def desk() -> Desk:
 
 def answer(desk: Desk, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """An answer as it crosses: through JSON and back."""
-    reply, payload = reply_to(desk, {"id": 5, "method": method, "params": params})
+    reply, payload = reply_to(desk.answer, {"id": 5, "method": method, "params": params})
     found = read_frame(io.BytesIO(encode(reply, payload)))
     assert found is not None
     assert found[0]["id"] == 5
@@ -303,7 +303,7 @@ def test_what_cannot_be_answered(desk: Desk, method: str, params: dict[str, Any]
 def test_requests_no_screen_of_ours_sends(desk: Desk, method: str, params: Any):
     """A failure with its trace, and the desk goes on answering."""
     result(desk, "move", **MLP, how="seek", step=1, name="hidden")
-    reply, payload = reply_to(desk, {"id": 7, "method": method, "params": params})
+    reply, payload = reply_to(desk.answer, {"id": 7, "method": method, "params": params})
     assert reply["id"] == 7
     assert reply["error"]["sentence"].startswith("the worker failed: ")
     assert reply["error"]["exit_code"] == 1
@@ -313,7 +313,7 @@ def test_requests_no_screen_of_ours_sends(desk: Desk, method: str, params: Any):
 
 
 def test_a_request_without_a_method(desk: Desk):
-    reply, _ = reply_to(desk, {})
+    reply, _ = reply_to(desk.answer, {})
     assert reply["id"] is None
     assert reply["error"]["sentence"] == "the worker does not know how to ''"
 
@@ -453,7 +453,7 @@ def test_the_real_worker_answers_what_a_desk_answers(desk: Desk):
         for method, params in moves:
             send(started, method, **params)
         for method, params in moves:
-            reply, payload = reply_to(desk, {"id": 1, "method": method, "params": params})
+            reply, payload = reply_to(desk.answer, {"id": 1, "method": method, "params": params})
             header, cells = received(started)
             if method == "open":
                 assert header["result"].pop("pid") == started.pid
@@ -476,7 +476,7 @@ def test_errors_are_sentences(desk: Desk):
         raise TensorstepError("it did not work", 1)
 
     desk.answer = failing  # type: ignore[method-assign]
-    reply, _ = reply_to(desk, {"id": 3, "method": "look"})
+    reply, _ = reply_to(desk.answer, {"id": 3, "method": "look"})
     assert reply == {"id": 3, "error": {"sentence": "it did not work", "exit_code": 1}}
 
 

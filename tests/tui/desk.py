@@ -11,7 +11,7 @@ from engine.errors import TensorstepError
 from engine.service.client import Client, WorkerError
 from engine.service.desk import Desk
 from engine.service.protocol import encode, read_frame
-from engine.service.worker import reply_to
+from engine.service.line import reply_to
 
 
 class DeskClient(Client):
@@ -34,7 +34,7 @@ class DeskClient(Client):
     async def ask_bytes(self, method: str, **params: Any) -> tuple[dict[str, Any], bytes]:
         self.asked.append(method)
         request = through_a_pipe({"id": 1, "method": method, "params": params})[0]
-        header, payload = through_a_pipe(*reply_to(self.desk, request))
+        header, payload = through_a_pipe(*reply_to(self.desk.answer, request))
         if "error" in header:
             error = header["error"]
             if "trace" in error:

@@ -1,0 +1,85 @@
+"""Answers the screens of a run on its socket, each in threads of its own. Knows no tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from engine.service.line import Answer, Line
+from engine.service.protocol import BrokenFrame
+from engine.service.sockets import is_own
+
+
+class Visitor:
+    """One screen.
+
+    cursor  where it stands in the walk of the paused step; None: at its beginning
+    """
+
+    def __init__(self, line: Line):
+        self.line = line
+        self.read_only = False
+        self.cursor: Any = None
+
+
+Reply = Callable[[Visitor, str, dict[str, Any]], Answer]
+
+
+class Reception:
+    """Takes screens in, and lets go of them."""
+
+    def __init__(self, listening: socket.socket, reply: Reply):
+        self._listening = listening
+        self._reply = reply
+        self._visitors: set[Visitor] = set()
+        threading.Thread(target=self._accept, daemon=True, name="reception").start()
+
+    @property
+    def screens(self) -> int:
+        """How many are attached."""
+        return len(self._visitors)
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connected, _ = self._listening.accept()
+            except OSError:  # closed
+                return
+            try:
+                own = is_own(connected)
+            except OSError:
+                own = False
+            if not own:  # another user's: not a word to them
+                connected.close()
+                continue
+            threading.Thread(target=self._receive, args=(connected,), daemon=True).start()
+
+    def _receive(self, connected: socket.socket) -> None:
+        with connected, connected.makefile("rb") as incoming, connected.makefile("wb") as outgoing:
+            visitor = Visitor(Line(incoming, outgoing))
+            threading.Thread(target=listen, args=(visitor.line,), daemon=True).start()
+            self._visitors.add(visitor)
+
+            def answer(method: str, params: dict[str, Any]) -> Answer:
+                return self._reply(visitor, method, params)
+
+            try:
+                while (request := visitor.line.requests.get()) is not None:
+                    visitor.line.reply(request[0], answer)
+            except (OSError, ValueError):  # it is gone
+                pass
+            finally:
+                self._visitors.discard(visitor)
+
+
+def listen(line: Line) -> None:
+    """Queue requests until the screen is gone, or sends what is none."""
+    with contextlib.suppress(BrokenFrame, OSError, ValueError):
+        line.listen()
+    line.requests.put(None)
