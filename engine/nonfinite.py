@@ -64,4 +64,4 @@ def bad_cells(name: str, value: Any, masks: bool = False) -> Bad | None:
     if not count:
         return None
     cell = tuple(torch.nonzero(wrong)[0].tolist())
-    return Bad(name, cell, float(value[cell]), count, value.numel())
+    return Bad(name, cell, float(value[cell].item()), count, value.numel())

@@ -100,6 +100,13 @@ ACTIONS = (
     Action("leave", "q,ctrl+c", "q ctrl+c", "quit", brief="quit"),
 )
 
+RUN_ACTIONS = (  # in the walk of a paused run, beside those above
+    Action("run.resume", "space,c", "space c", "let the run go on", call="resume"),
+    Action("run.finish", "f", "f", "finish this step", call="finish_step"),
+    Action("run.live", "L", "L", "the live screen of the run", call="live"),
+    Action("run.break", "b", "b", "a breakpoint: pause when it holds", call="break_when"),
+    Action("run.detach", "D", "D", "detach: the run stays as it is", call="detach"),
+)
 CORPUS_ACTIONS = (
     Action("corpus.next", "n", "n p", "next story, the one before", brief="story", call="story(1)"),
     Action("corpus.back", "p", "", "the story before", call="story(-1)"),

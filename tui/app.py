@@ -18,7 +18,8 @@ from textual.screen import Screen
 
 from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, MODEL_TITLES, STAGES, TRAINING, map_of
-from engine.service.client import Client, WorkerError
+from engine.service.client import Client
+from engine.service.connection import Connection, WorkerError
 from engine.service.options import Options
 from tui.actions import BINDINGS, footer
 from tui.glyphs import Glyphs, glyphs_for
@@ -58,7 +59,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         goto: Place | None = None,
         kind: str = TRAINING,
         glyphs: Glyphs | None = None,
-        client: Client | None = None,
+        client: Connection | None = None,
         debug: bool = False,
     ):
         super().__init__(ansi_color=True)
@@ -69,9 +70,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.tracing = debug
         self.typing = Typing()
         self.failure: str | None = None  # what is told after the screen has closed
-        self.walker = Walker(
-            client or Client(), options, kind, self.glyphs, self.say, self.show_state
-        )
+        self.walker = self.walker_for(client or Client(), options, kind)
         self.top, self.saying, self.bottom = Lines(id="top"), Lines(id="say"), Lines(id="bottom")
         self.small = Lines(id="small")  # all there is on a terminal that is too small
         self.map_pane = MapPane(self.glyphs, id="map")
@@ -82,6 +81,10 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.trail = []
         self._explained: tuple[Any, ...] | None = None  # the cell that the explanation is of
         self._walking: asyncio.Task[None] | None = None
+
+    def walker_for(self, client: Connection, options: Options, kind: str) -> Walker:
+        """The screen's side of the walk, of a worker of its own."""
+        return Walker(client, options, kind, self.glyphs, self.say, self.show_state)
 
     # --- starting and ending ------------------------------------------------------------------
 
@@ -109,6 +112,10 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.give_keys(self.table)
         self.lay_out()
         self.draw_frame()
+        self.set_out()
+
+    def set_out(self) -> None:
+        """The screen stands: begin to walk."""
         own = self.walker.options.corpus or self.walker.options.text
         self.say("reading the texts ..." if own else "loading the model ...")
         self.call_after_refresh(self.start_walking)
@@ -121,11 +128,15 @@ class Tensorstep(Keys, inherit_bindings=False):
         try:
             await self.walker.run(self.arrive)
         except TensorstepError as error:
-            trace = error.trace if isinstance(error, WorkerError) and self.tracing else ""
-            self.failure = f"{trace}{error}"
-            self.exit(return_code=error.exit_code)
+            self.give_up(error)
         except Exception as error:  # told after the terminal is restored
             self._handle_exception(error)
+
+    def give_up(self, error: TensorstepError) -> None:
+        """The walk cannot go on: close, and say why."""
+        trace = error.trace if isinstance(error, WorkerError) and self.tracing else ""
+        self.failure = f"{trace}{error}"
+        self.exit(return_code=error.exit_code)
 
     async def arrive(self) -> None:
         """To the place that was asked for."""
@@ -198,16 +209,28 @@ class Tensorstep(Keys, inherit_bindings=False):
         stage = walker.state["stage"] if walker.state else ""
         self.map_pane.show_map(map_of(walker.kind, walker.model), stage, walker.standing)
 
+    @property
+    def source(self) -> str:
+        """What is walked, in a word or two."""
+        return source_name(self.walker.options, self.walker.corpus)
+
+    @property
+    def trained(self) -> int:
+        """After how many steps of training a text is generated."""
+        return self.walker.options.train_steps
+
+    device = "cpu"  # where the worker computes
+
     def top_line(self) -> Any:
         """What is walked and where: source, model, map, step, stage; and the newest loss."""
         walker = self.walker
         parts = [
-            source_name(walker.options, walker.corpus),
+            self.source,
             MODEL_TITLES[walker.model],
             f"{walker.kind} map",
         ]
         if walker.kind == GENERATION:
-            steps = walker.options.train_steps
+            steps = self.trained
             parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
         if walker.state is not None:
             parts += [f"step {walker.state['step']}", walker.state["stage"]]
@@ -218,7 +241,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         if walker.state is not None and walker.state["step"] != walker.standing["step"]:
             loss = None  # what is looked at beside the walk is of another step
         loss_text = f"{loss:.4f}" if isinstance(loss, float) else loss
-        right = f"loss {loss_text}  cpu" if loss_text else "cpu"
+        right = f"loss {loss_text}  {self.device}" if loss_text else self.device
         dot = " - " if self.glyphs.ascii else " · "
         room = self.size.width - len(NAME) - len(right) - 2
         left = shown(dot.join(parts), self.glyphs.ascii)

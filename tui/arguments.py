@@ -10,6 +10,7 @@ from engine.errors import UsageError
 from engine.maps import GENERATION, TRAINING
 from engine.service.options import SEED, Options
 from tui.places import edit_of
+from tui.run_arguments import add_run_commands
 
 DESCRIPTION = """\
 Step through everything a language model computes, key by key.
@@ -79,6 +80,7 @@ def parser() -> Parser:
     add_explain(commands)
     add_tokenize(commands)
     add_corpus(commands)
+    add_run_commands(commands, [walk_options()])
     return made
 
 

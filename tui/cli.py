@@ -16,6 +16,7 @@ from tui.places import Place
 from tui.plain import shown
 
 Work = Coroutine[Any, Any, None]
+RUN_COMMANDS = ("train", "attach", "runs", "stop", "doctor")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,10 +36,49 @@ def run(given: argparse.Namespace, debug: bool) -> int:
     if given.command is None and given.version:
         print_version()
         return 0
+    if given.command in RUN_COMMANDS:
+        return on_runs(given, debug)
     options = options_of(given)
     if given.command is not None:
         return print_plainly(options, given)
     return open_screen(options, given, debug)
+
+
+def on_runs(given: argparse.Namespace, debug: bool) -> int:
+    """What is asked of training runs, and of the machine they are on."""
+    from tui import run_commands
+
+    def live(run: Any, read_only: bool) -> int:
+        return open_live(run, read_only, getattr(given, "ascii", False), debug)
+
+    if given.command == "train":
+        if not hasattr(given, "no_screen"):
+            check_terminal("tensorstep train --no-screen")
+        return run_commands.train(given, live)
+    if given.command == "attach":
+        check_terminal("tensorstep runs")
+        return live(run_commands.chosen_run(given.run), given.read_only)
+    if given.command == "runs":
+        return run_commands.print_runs(given.run_dir, given.json)
+    if given.command == "stop":
+        return run_commands.stop(given.run)
+    from tui.doctor import print_doctor
+
+    return print_doctor(given.json)
+
+
+def open_live(run: Any, read_only: bool, ascii_only: bool, debug: bool) -> int:
+    """Open the live screen of a run. Raises TensorstepError, afterwards, where it closed by
+    itself."""
+    set_up_textual()
+    from tui.glyphs import ASCII
+    from tui.run_app import RunScreen
+
+    screen = RunScreen(run, read_only, ASCII if ascii_only else None, debug=debug)
+    screen.run(mouse=False)
+    if screen.failure is not None:
+        raise TensorstepError(screen.failure, screen.return_code or 1)
+    return screen.return_code or 0
 
 
 def print_version() -> None:
@@ -134,19 +174,17 @@ def set_up_textual() -> None:
     os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
-def check_terminal() -> None:
+def check_terminal(instead: str = "tensorstep states train --json") -> None:
     """Raises UsageError where there is no terminal, or one too small, to draw on."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last
     on_terminal = all(each is not None and each.isatty() for each in streams)
     if not on_terminal or os.environ.get("TERM") == "dumb":
-        raise UsageError(
-            "there is no terminal to draw on: use `tensorstep states train --json` instead"
-        )
+        raise UsageError(f"there is no terminal to draw on: use `{instead}` instead")
     width, height = os.get_terminal_size(sys.stdout.fileno())
     if width and height and (width < SMALLEST[0] or height < SMALLEST[1]):
         raise UsageError(
             f"the terminal is {width}x{height}, tensorstep needs {SMALLEST[0]}x{SMALLEST[1]}:"
-            " enlarge it, or use `tensorstep states train --json`"
+            f" enlarge it, or use `{instead}`"
         )
 
 

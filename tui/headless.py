@@ -12,7 +12,8 @@ from typing import Any
 from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, TRAINING
 from engine.progress import Progress
-from engine.service.client import Client, WorkerDied, WorkerError
+from engine.service.client import Client
+from engine.service.connection import WorkerDied, WorkerError
 from engine.service.options import Options
 from tui.cells import axes_of
 from tui.corpora import audit_lines, columns_of, heading_of

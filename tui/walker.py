@@ -13,7 +13,7 @@ from typing import Any
 from engine.errors import TensorstepError
 from engine.maps import GENERATION, TRAINING
 from engine.progress import Progress
-from engine.service.client import Client, WorkerDied, WorkerError
+from engine.service.connection import Connection, WorkerDied, WorkerError
 from engine.service.options import Options
 from tui.cells import Slice
 from tui.glyphs import Glyphs
@@ -38,7 +38,7 @@ class Walker:
 
     def __init__(
         self,
-        client: Client,
+        client: Connection,
         options: Options,
         kind: str,
         glyphs: Glyphs,
@@ -78,9 +78,7 @@ class Walker:
         """
         self.client.on_death = lambda: self.jobs.put_nowait(self.notice_death)
         self.client.on_progress = self.tell
-        await self.client.start()
-        self.corpus = (await self.client.ask("open", options=self.options.to_json()))["corpus"]
-        self.take(await self.ask("look"))
+        await self.begin()
         await arrive()
         self.ready = True
         await self.changed()
@@ -96,6 +94,12 @@ class Walker:
             self.working = False
             if self.jobs.empty():
                 await self.changed()
+
+    async def begin(self) -> None:
+        """Start the worker and stand at the beginning of the walk."""
+        await self.client.start()
+        self.corpus = (await self.client.ask("open", options=self.options.to_json()))["corpus"]
+        self.take(await self.ask("look"))
 
     def later(self, job: Job) -> None:
         """Queue what needs the worker; before it is ready there is nothing to walk."""

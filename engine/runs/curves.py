@@ -1,8 +1,8 @@
 """The curves of a run: its metrics file read as it grows, and what stands in any range of steps.
 
-A long run has millions of lines, so they are taken apart by one regular expression, many at a time,
-and of each block of steps the extremes and the sum are kept: a column of a plot is exact, however
-many steps it stands for, and a spike of a single step is never averaged away.
+A long run has millions of lines: they are taken apart by one regular expression, many at a time.
+Of each block of steps the extremes and the sum are kept, so that a column of a plot is exact,
+however many steps it stands for, and a spike of a single step is never averaged away.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import time
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -21,7 +22,8 @@ BLOCK = 256  # steps
 CHUNK = 2**17  # bytes read at once: a few milliseconds of work
 TAIL = 2**16  # bytes at the end that are read first
 RECENT = 100  # lines
-MARK = 256  # bytes before the first unread one: where they differ, the file is another
+MARK = 256  # bytes before the first unread one: where they differ, the file was cut
+SETTLED = 1 - 1e-13  # a weight that is 1 but for rounding
 SMOOTHING = 0.98  # how much of the mean stays when a value comes: it looks back about 50 steps
 
 NUMBERS = ("loss", "lr", "grad_norm", "targets_per_second", "time")
@@ -38,8 +40,7 @@ WORDS = {b"null": math.nan, b'"nan"': math.nan, b'"inf"': math.inf, b'"-inf"': -
 
 
 class Column(NamedTuple):
-    """What a range of steps has: its extremes and mean, of the finite values (nan where there is
-    none), and whether a value is not finite."""
+    """A range of steps: extremes and mean of the finite values, and whether there are others."""
 
     first: int
     last: int
@@ -57,16 +58,12 @@ class Series:
         self._lows, self._highs, self._sums = array("d"), array("d"), array("d")
         self._odd = array("H")  # how many are not finite
 
-    def __len__(self) -> int:
-        return len(self.values)
-
     def at(self, step: int) -> float:
         """The value of a step, which are counted from 1; nan where there is none."""
         return self.values[step - 1] if 1 <= step <= len(self.values) else math.nan
 
-    def extend(self, values: array[float]) -> None:
-        """The values of the next steps."""
-        self.values.extend(values)
+    def _sum_up(self) -> None:
+        """Measure the blocks that are whole by now; of a series nobody draws, none."""
         for begin in range(BLOCK * len(self._lows), len(self.values) - BLOCK + 1, BLOCK):
             low, high, total, odd = measured(self.values[begin : begin + BLOCK])
             self._lows.append(low)
@@ -76,6 +73,7 @@ class Series:
 
     def column(self, first: int, last: int) -> Column:
         """What steps `first` to `last` have."""
+        self._sum_up()
         begin, end = first - 1, last
         blocks = range(-(-begin // BLOCK), end // BLOCK)
         if len(blocks) < 2:
@@ -84,8 +82,7 @@ class Series:
             whole = slice(blocks.start, blocks.stop)
             low, high = min(self._lows[whole]), max(self._highs[whole])
             total, odd = sum(self._sums[whole]), sum(self._odd[whole])
-            edges = (begin, blocks.start * BLOCK), (blocks.stop * BLOCK, end)
-            for a, b in edges:
+            for a, b in ((begin, blocks.start * BLOCK), (blocks.stop * BLOCK, end)):
                 if a < b:
                     more = measured(self.values[a:b])
                     low, high = min(low, more[0]), max(high, more[1])
@@ -115,18 +112,18 @@ class Curves:
     number that is null.
 
     recent    the last whole lines of the file, also those that are not read yet
-    smoothed  the exponential mean of the loss (see SMOOTHING), from the first value on: divided by
-              the weight of what has come so far; a loss that is not finite does not enter it
+    smoothed  the exponential mean of the loss, divided by the weight of what has come so far; a
+              loss that is not finite does not enter it
     """
 
     def __init__(self, path: Path):
         self._path = path
-        self._size = 0
-        self.recent: list[dict[str, Any]] = []
         self._begin()
 
     def _begin(self) -> None:
         """Nothing has been read."""
+        self._size = 0
+        self.recent: list[dict[str, Any]] = []
         self._at = 0  # of the first unread byte: the beginning of a line
         self._mark = b""
         self.loss, self.smoothed, self.lr, self.grad_norm = Series(), Series(), Series(), Series()
@@ -136,7 +133,7 @@ class Curves:
 
     def __len__(self) -> int:
         """How many steps have been read."""
-        return len(self.loss)
+        return len(self.loss.values)
 
     @property
     def last(self) -> dict[str, Any]:
@@ -161,7 +158,6 @@ class Curves:
                 size = os.fstat(file.fileno()).st_size
                 if not self._goes_on(file, size):
                     self._begin()
-                    self._size = 0
                 if size != self._size:
                     self._size = size
                     self._read_end(file)
@@ -187,8 +183,7 @@ class Curves:
     def _read_lines(self, file: BinaryIO) -> bool:
         """Read some lines more. Returns whether there was a whole one."""
         file.seek(self._at)
-        content = file.read(CHUNK)
-        end = content.rfind(b"\n") + 1
+        content, end = b"", 0
         while not end:
             more = file.read(CHUNK)
             if not more:
@@ -214,19 +209,21 @@ class Curves:
                     self.val_loss[0].append(at)
                     self.val_loss[1].append(number_of(value))
         for name, column in zip(NUMBERS, columns, strict=True):
-            getattr(self, name).extend(numbers_of(column))
-        self.smoothed.extend(self._smooth(self.loss.values[step - 1 :]))
+            getattr(self, name).values.extend(numbers_of(column))
+        self.smoothed.values.extend(self._smooth(self.loss.values[step - 1 :]))
 
-    def _smooth(self, losses: array[float]) -> array[float]:
+    def _smooth(self, losses: array[float]) -> list[float]:
         """The exponential mean at each of the next losses."""
         stays, comes = SMOOTHING, 1 - SMOOTHING
-        level, weight, smoothed = self._level, self._weight, array("d")
-        append = smoothed.append
-        for loss in losses:
-            if loss - loss == 0:  # finite
-                level = stays * level + comes * loss
-                weight = stays * weight + comes
-            append(level / weight if weight else math.nan)
+        level, weight, smoothed = self._level, self._weight, []
+        if weight > SETTLED and math.isfinite(sum(losses)):  # a long run: nearly always
+            smoothed = [level := stays * level + comes * loss for loss in losses]
+        else:
+            for loss in losses:
+                if math.isfinite(loss):
+                    level = stays * level + comes * loss
+                    weight = stays * weight + comes
+                smoothed.append(level / weight if weight else math.nan)
         self._level, self._weight = level, weight
         return smoothed
 
@@ -236,11 +233,11 @@ class Curves:
         """Steps `first` to `last` (as far as they are read) in at most `count` columns, of about
         equally many steps; where there are fewer steps, each has its own."""
         numbers: Series = getattr(self, series)
-        first, last = max(1, first), min(last, len(numbers))
+        first, last = max(1, first), min(last, len(numbers.values))
         steps = last - first + 1
         count = min(count, steps)
         bounds = [first + i * steps // count for i in range(count + 1)] if count > 0 else []
-        return [numbers.column(a, b - 1) for a, b in zip(bounds, bounds[1:], strict=False)]
+        return [numbers.column(a, b - 1) for a, b in pairwise(bounds)]
 
 
 def column_of(step: int, first: int, last: int, count: int) -> int:

@@ -40,9 +40,10 @@ def runs_folder() -> Path:
 class Worker:
     """The process that works in a directory, or worked there last.
 
-    started  seconds since 1970
-    socket   where it listens
-    state    what it said it was doing; `why` it stands still, or ended
+    started     seconds since 1970
+    socket      where it listens
+    state       what it said it was doing; `why` it stands still, or ended
+    first_step  the first step that it makes, once that is known
     """
 
     host: str
@@ -52,6 +53,7 @@ class Worker:
     state: str
     why: str | None
     version: str
+    first_step: int | None = None
 
 
 class RunDirectory:
@@ -109,8 +111,8 @@ class RunDirectory:
         """What the last process to work here said, where there was one."""
         try:
             fields = json.loads(self.worker.read_bytes())
-            return Worker(**{name: fields[name] for name in Worker.__dataclass_fields__})
-        except (OSError, ValueError, KeyError, TypeError):
+            return Worker(**fields)
+        except (OSError, ValueError, TypeError):
             return None
 
     def write_worker(self, worker: Worker) -> None:

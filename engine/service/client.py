@@ -7,9 +7,7 @@ import contextlib
 import sys
 import tempfile
 
-from engine.service.connection import LIMIT, Connection, WorkerDied, WorkerError
-
-__all__ = ["COMMAND", "Client", "WorkerDied", "WorkerError"]
+from engine.service.connection import LIMIT, Connection, WorkerDied
 
 # -P: a folder called `engine` where the user happens to stand is not the engine
 COMMAND = (sys.executable, "-P", "-m", "engine.service.worker")

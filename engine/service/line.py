@@ -16,11 +16,14 @@ Request = tuple[dict[str, Any], bytes]
 
 
 class Line:
-    """Requests of one client, in order; None where whoever listens knows that no more will come."""
+    """Requests of one client, in order; None where whoever listens knows that no more will come.
 
-    def __init__(self, incoming: BinaryIO, outgoing: BinaryIO):
+    write  sends all of what it is given
+    """
+
+    def __init__(self, incoming: BinaryIO, write: Callable[[bytes], object]):
         self.incoming = incoming
-        self.outgoing = outgoing
+        self.write = write
         self.requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self.in_hand: Any = None  # the id of the request that is being answered
         self.given_up: Any = None  # the id of the one that is not wanted any more
@@ -36,8 +39,7 @@ class Line:
 
     def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
         with self._sending:
-            self.outgoing.write(encode(header, payload))
-            self.outgoing.flush()
+            self.write(encode(header, payload))
 
     def tell(self, what: str, done: int, total: int | None) -> None:
         """How far the request in hand has come. Raises UsageError where it was given up."""

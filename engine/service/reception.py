@@ -61,8 +61,8 @@ class Reception:
             threading.Thread(target=self._receive, args=(connected,), daemon=True).start()
 
     def _receive(self, connected: socket.socket) -> None:
-        with connected, connected.makefile("rb") as incoming, connected.makefile("wb") as outgoing:
-            visitor = Visitor(Line(incoming, outgoing))
+        with connected, connected.makefile("rb") as incoming:
+            visitor = Visitor(Line(incoming, connected.sendall))
             threading.Thread(target=listen, args=(visitor.line,), daemon=True).start()
             self._visitors.add(visitor)
 

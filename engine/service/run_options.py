@@ -73,7 +73,7 @@ class RunOptions:
             values["corpus"] = CORPUS
         if values.get("rows") is not None:
             values.pop("batch", None)
-        for name in ("text", "corpus"):  # the process that trains may be started from elsewhere
+        for name in ("text", "corpus", "tokenizer"):  # the process that trains starts elsewhere
             if values.get(name) is not None and os.path.exists(values[name]):
                 values[name] = os.path.abspath(values[name])
         return cls(walk=Options.from_json(values), **run)

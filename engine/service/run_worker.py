@@ -37,6 +37,7 @@ class RunWorker:
         self.config = run.read_config()
         self._listening = listen(run.path)
         self._started = time.time()
+        self._first_step: int | None = None
         self.write(STARTING, None)
         self.control = Control(self.write)
         for text in self.config["run"].get("breaks", ()):
@@ -53,6 +54,7 @@ class RunWorker:
             state,
             why,
             version("tensorstep"),
+            self._first_step,
         )
         with contextlib.suppress(OSError):
             self.run.write_worker(worker)
@@ -63,7 +65,8 @@ class RunWorker:
         try:
             self.control.end(self._train())
         except Exception as error:  # the log has all of it, worker.json a sentence
-            traceback.print_exc()
+            if not isinstance(error, TensorstepError):
+                traceback.print_exc()
             self.control.end(FAILED, sentence_of(error))
             return 1
         return 0
@@ -83,6 +86,7 @@ class RunWorker:
         told = training.begin()
         if told:
             say(told)
+        self._first_step = training.done + 1
         say(f"training on {session.device} from step {training.done + 1} to {options.steps}")
         desk.take(training)
         try:

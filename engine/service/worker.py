@@ -19,7 +19,12 @@ from engine.service.protocol import BrokenFrame
 
 def serve(incoming: BinaryIO, outgoing: BinaryIO) -> None:
     """Answer requests until the input ends."""
-    line = Line(incoming, outgoing)
+
+    def write(frame: bytes) -> None:
+        outgoing.write(frame)
+        outgoing.flush()
+
+    line = Line(incoming, write)
     desk = Desk(line.tell)
     threading.Thread(target=listen, args=(line,), daemon=True).start()
     while (request := line.requests.get()) is not None:

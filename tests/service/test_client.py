@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import TensorstepError
-from engine.service.client import Client, WorkerDied, WorkerError, ending
+from engine.service.client import Client, ending
+from engine.service.connection import WorkerDied, WorkerError
 
 SPEAKS = """
 import os, signal, sys, time

@@ -14,7 +14,8 @@ import pytest
 
 from engine.errors import TensorstepError
 from engine.progress import Progress
-from engine.service.client import Client, WorkerDied
+from engine.service.client import Client
+from engine.service.connection import WorkerDied
 from engine.service.options import Options
 from tests.service.test_client import FOR_EVER, ask, dies, started
 from tests.tui.desk import DeskClient

@@ -8,7 +8,8 @@ import io
 from typing import Any
 
 from engine.errors import TensorstepError
-from engine.service.client import Client, WorkerError
+from engine.service.client import Client
+from engine.service.connection import WorkerError
 from engine.service.desk import Desk
 from engine.service.protocol import encode, read_frame
 from engine.service.line import reply_to

@@ -26,8 +26,13 @@ AXES = (
 )
 
 
-def help_lines(stage: Stage | None, state: dict[str, Any] | None, glyphs: Glyphs) -> list[Text]:
-    """What the help shows while `state` is on the screen."""
+def help_lines(
+    stage: Stage | None,
+    state: dict[str, Any] | None,
+    glyphs: Glyphs,
+    actions: tuple[Action, ...] = ACTIONS,
+) -> list[Text]:
+    """What the help shows while `state` is on the screen, with the keys of these actions."""
     lines: list[Text] = []
     if stage is not None and state is not None:
         words = [stage.sentence, *([stage.formula] if stage.formula else []), ROLES[state["role"]]]
@@ -35,7 +40,7 @@ def help_lines(stage: Stage | None, state: dict[str, Any] | None, glyphs: Glyphs
         for text in (*words, AXES):
             lines += wrapped(folded(text) if glyphs.ascii else text, WIDTH)
         lines.append(line())
-    return [*lines, *key_lines(ACTIONS)]
+    return [*lines, *key_lines(actions)]
 
 
 def key_lines(actions: tuple[Action, ...]) -> list[Text]:

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
 from engine.errors import TensorstepError
-from engine.service.client import WorkerDied, WorkerError
+from engine.service.connection import WorkerDied, WorkerError
 from tui.actions import Action, brief
 from tui.glyphs import Glyphs
 from tui.plain import shown

@@ -1,0 +1,245 @@
+"""The screen of a run: live, and, while it is paused, its next step as a walk in the map."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+from textual.binding import BindingType
+
+from engine.errors import TensorstepError
+from engine.maps import TRAINING
+from engine.runs.directory import ALIVE, ENDED, PAUSED, RunDirectory
+from engine.service.connection import Connection, WorkerDied
+from engine.service.options import Options
+from engine.service.run_client import RunClient, reach
+from tui.actions import ACTIONS, BINDINGS, RUN_ACTIONS, bindings
+from tui.app import Tensorstep
+from tui.glyphs import Glyphs
+from tui.places import Place
+from tui.plain import shown
+from tui.prompt import Prompt
+from tui.screens.live import LiveScreen
+from tui.screens.sheets import Choice
+from tui.walker import Walker
+
+EVERY = 0.5  # seconds between two looks at a run that is walked
+KEEP, LEAVE, RESUME, STOP = "stay", "leave", "resume", "stop"
+
+
+class RunWalker(Walker):
+    """One screen's place in the walk of a paused run. `state` is None while that goes."""
+
+    client: RunClient
+
+    async def begin(self) -> None:
+        """Connect to the run."""
+        await reach(self.client)
+        self.corpus = (await self.client.open())["corpus"]
+
+    async def show_walk(self) -> None:
+        """The step that comes next, where this screen stood in it."""
+        self.take(await self.ask("look"))
+        why = (await self.client.ask("status"))["why"]
+        keys = "space lets it go on, L is the live screen, f finishes the step"
+        self.say(f"paused{f': {why}' if why else ''}  {keys}", bool(why))
+
+
+class RunControl:
+    """A run, as its live screen asks it: what is asked before it is connected waits."""
+
+    def __init__(self, client: RunClient):
+        self._client = client
+        self.connected = asyncio.Event()
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        await self.connected.wait()
+        return await self._client.ask(method, **params)
+
+
+class RunScreen(Tensorstep, inherit_bindings=False):
+    """A run: the live screen, and the walk of its paused step."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*BINDINGS, *bindings(RUN_ACTIONS)]
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        read_only: bool = False,
+        glyphs: Glyphs | None = None,
+        debug: bool = False,
+    ):
+        self.run_directory = run
+        self.read_only = read_only
+        config = run.read_config()
+        self.is_ours = config["kind"] == "training"
+        walk = config["run"]["walk"] if self.is_ours else {"model": "module"}
+        client = RunClient(run, read_only)
+        super().__init__(Options.from_json(walk), None, TRAINING, glyphs, client, debug)
+        self.client = client
+        self.control = RunControl(client)
+        self.live: LiveScreen | None = None
+        self.run_state = run.state()
+        self._asking = False
+
+    def walker_for(self, client: Connection, options: Options, kind: str) -> Walker:
+        return RunWalker(client, options, kind, self.glyphs, self.say, self.show_state)
+
+    @property
+    def source(self) -> str:
+        return f"run {self.run_directory.name}"[:24]
+
+    @property
+    def trained(self) -> int:
+        return max(0, int(self.walker.standing["step"]))
+
+    # --- beginning, ending --------------------------------------------------------------------
+
+    def set_out(self) -> None:
+        self.show_live(self.run_state in ALIVE)
+        self.set_interval(EVERY, self.look_after)
+        if self.run_state in ALIVE:
+            self.call_after_refresh(self.start_walking)
+
+    async def arrive(self) -> None:
+        self.control.connected.set()
+
+    def give_up(self, error: TensorstepError) -> None:
+        """A run that has ended is still there to be read."""
+        self.control.connected.set()  # who waits is told that it is gone
+        if not isinstance(error, WorkerDied):
+            super().give_up(error)
+        elif self.live is None:
+            self.show_live(False)
+
+    # --- live, or walked ----------------------------------------------------------------------
+
+    def show_live(self, is_alive: bool = True) -> None:
+        """The live screen over the walk."""
+        if self.live is not None:
+            return
+        run = self.run_directory
+        control = self.control if is_alive else None
+        self.live = LiveScreen(
+            run.path, run.name, self.glyphs, control, self.read_only, self.typing
+        )
+        self.push_screen(self.live)
+
+    def on_live_screen_open_walk(self) -> None:
+        if self.live is None:
+            return
+        self.live.dismiss(None)
+        self.live = None
+        self.walker.later(self.walk_of_run.show_walk)
+
+    @property
+    def walk_of_run(self) -> RunWalker:
+        walker = self.walker
+        assert isinstance(walker, RunWalker)  # noqa: S101, made by `walker_for`
+        return walker
+
+    async def look_after(self) -> None:
+        """While the step is walked: back to the live screen, should another let the run go on."""
+        if self.live is not None or self._asking or not self.walker.ready:
+            return
+        self._asking = True
+        try:
+            status = await self.client.ask("status")
+        except TensorstepError:
+            return
+        finally:
+            self._asking = False
+        self.device = status.get("device", self.device)
+        self.run_state = status["state"]
+        if self.run_state != PAUSED:
+            self.show_live()
+
+    # --- keys ---------------------------------------------------------------------------------
+
+    async def let_go_on(self) -> None:
+        """Have the run go on; the live screen shows it."""
+        await self.client.ask("resume")
+        self.show_live()
+
+    def action_resume(self) -> None:
+        self.walker.later(self.let_go_on)
+
+    def action_live(self) -> None:
+        self.show_live()
+
+    def action_finish_step(self) -> None:
+        """To the first state of the next step."""
+
+        async def job() -> None:
+            await self.walker.seek(Place(self.walker.standing["step"] + 1))
+
+        self.walker.later(job)
+
+    def action_break_when(self) -> None:
+        def answered(text: str | None) -> None:
+            self.say("")
+            if text is not None:
+                self.walker.later(lambda: self.add_breakpoint(text))
+
+        hint = "such as loss > 5, or grad_norm > 10"
+        self.typing.ask(Prompt("pause when", hint, answered), self.show_prompt)
+
+    async def add_breakpoint(self, text: str) -> None:
+        count = len((await self.client.ask("breakpoints", add=text))["breakpoints"])
+        self.say(
+            f"{count} breakpoint{'' if count == 1 else 's'}: the live screen (L, B) lists them"
+        )
+
+    def action_other_model(self) -> None:
+        self.say("a run has one model: open another with `tensorstep --model`")
+
+    def action_help(self) -> None:
+        from engine.maps import STAGES
+        from tui.screens.help import help_lines
+        from tui.screens.sheets import Pages
+
+        state = self.walker.state
+        stage = STAGES[state["stage"]] if state else None
+        keys = (*RUN_ACTIONS, *ACTIONS)
+        self.push_screen(Pages("help", help_lines(stage, state, self.glyphs, keys)))
+
+    def action_detach(self) -> None:
+        self.exit(return_code=0)
+
+    def on_live_screen_detach(self) -> None:
+        self.action_detach()
+
+    def on_live_screen_leave(self) -> None:
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        """Asks once what becomes of the run; of one that is not ours, or has ended, nothing."""
+        state = self.run_directory.state()
+        if state in ENDED or self.read_only or not self.is_ours:
+            self.exit(return_code=0)
+            return
+        paused = state == PAUSED
+        choices = [(LEAVE, "leave it paused" if paused else "leave it running")]
+        if paused:
+            choices.append((RESUME, "let it go on, and leave"))
+        choices += [(STOP, "stop it: it saves first"), (KEEP, "stay")]
+        name = shown(self.run_directory.name, self.glyphs.ascii)
+        self.push_screen(Choice(f"quit: the run {name}?", choices, LEAVE, verb="choose"), self.left)
+
+    def left(self, answer: str | None) -> None:
+        """What was chosen for the run when it was to be left."""
+        if answer is None or answer == KEEP:
+            return
+        if answer == LEAVE:
+            self.exit(return_code=0)
+            return
+        method = {RESUME: "resume", STOP: "stop"}[answer]
+
+        async def ask_and_leave() -> None:
+            try:
+                await self.client.ask(method)
+            except TensorstepError as error:
+                self.failure = None if isinstance(error, WorkerDied) else str(error)
+            self.exit(return_code=0)
+
+        self.run_worker(ask_and_leave())
