@@ -107,6 +107,32 @@ RUN_ACTIONS = (  # in the walk of a paused run, beside those above
     Action("run.break", "b", "b", "a breakpoint: pause when it holds", call="break_when"),
     Action("run.detach", "D", "D", "detach: the run stays as it is", call="detach"),
 )
+LIVE_ACTIONS = (
+    Action("live.pause", "space", "space", "pause the run, or let it go on", "", "pause", "pause"),
+    Action("live.left", "left", "left right", "the cursor, by a column", "", "", "move(-1)"),
+    Action("live.right", "right", "", "right", call="move(1)"),
+    Action("live.first", "home", "home end", "first step, newest step", call="first"),
+    Action("live.last", "end", "", "newest step", call="newest"),
+    Action("live.in", "plus,equals_sign", "+ -", "nearer, farther", "", "zoom", "zoom(1)"),
+    Action("live.out", "minus", "", "farther", call="zoom(-1)"),
+    Action("live.whole", "0", "0", "the whole run", call="whole"),
+    Action("live.log", "l", "l", "logarithmic scale, or not", "", "log", "log_scale", True),
+    Action("live.break", "b", "b", "a breakpoint: pause when it holds", "", "break", "break_when"),
+    Action("live.breaks", "B", "B", "the breakpoints", "", "breaks", "breaks", True),
+    Action("live.walk", "enter,m", "enter m", "the paused step in the map", "", "map", "walk"),
+    Action("live.stop", "s", "s", "stop the run", "", "stop", "stop"),
+    Action("live.detach", "D", "D", "detach: the run goes on", "", "detach", "detach"),
+    Action("live.help", "question_mark", "?", "this help", "", "help", "help"),
+    Action(
+        "live.suspend",
+        "ctrl+z",
+        "ctrl+z",
+        "to the shell; fg comes back",
+        call="app.suspend_process",
+    ),
+    Action("live.redraw", "ctrl+l", "ctrl+l", "draw the screen again", call="redraw"),
+    Action("live.leave", "q,ctrl+c", "q ctrl+c", "quit", "", "quit", "leave"),
+)
 CORPUS_ACTIONS = (
     Action("corpus.next", "n", "n p", "next story, the one before", brief="story", call="story(1)"),
     Action("corpus.back", "p", "", "the story before", call="story(-1)"),

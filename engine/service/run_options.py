@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from engine.errors import UsageError
+from engine.runs.schedules import Schedule, schedule_of
 from engine.service.options import Options
-from engine.training.schedules import Schedule, schedule_of
 
 CORPUS = "storybook"
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -35,7 +35,7 @@ class RunOptions:
 
     walk              documents, model, batches, optimizer: the options of a walk
     steps             optimizer steps in all
-    schedule          of the learning rate: see `engine.training.schedules`
+    schedule          of the learning rate: see `engine.runs.schedules`
     eval_every        every how many steps there is a validation; 0: never
     eval_windows      on the first of so many validation windows
     checkpoint_every  every how many steps a checkpoint is saved

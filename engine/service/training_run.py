@@ -227,7 +227,7 @@ class TrainingRun:
             "memory": memory_of(self.session.device),
             "screens": self.screens,
             "moves": self.moves,
-            "walk": self.control.state == PAUSED,
+            "walk": self.control.state == PAUSED and self.done < self.options.steps,
             "ratios": plain_ratios(self.steps.ratios),
         }
 
