@@ -180,6 +180,8 @@ class LiveScreen(ModalScreen[None], inherit_bindings=False):
         as_before = before and all(before.get(key) == status.get(key) for key in ("state", "why"))
         if is_paused and before and not as_before:
             self.app.bell()
+        if before and before.get("state") != PAUSED and status.get("walk"):
+            self.post_message(self.OpenWalk())
 
     def lose(self, error: WorkerDied) -> None:
         """The process is gone: told once, then everything is read from files."""
