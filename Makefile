@@ -20,7 +20,7 @@ test: .venv/.installed-dev
 	$(BIN)/python -m pytest
 
 bench-smoke: .venv/.installed-dev  # every benchmark in its smallest size: they run, no more
-	for subject in training memory startup keys data terminal; do \
+	for subject in training memory startup keys data terminal runs watch; do \
 		$(BIN)/python -m benchmarks.$$subject --smoke || exit 1; \
 	done
 
