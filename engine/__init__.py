@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.models.base import evaluate as evaluate
     from engine.models.mlp import FixedWindowMLP as FixedWindowMLP
     from engine.models.multihead import MultiHeadAttentionLM as MultiHeadAttentionLM
+    from engine.service.watching import watch as watch
     from engine.states import State as State
     from engine.states import drain as drain
     from engine.states import each as each
@@ -68,6 +69,7 @@ _HOME = {
     "engine.models.base": ("StatesModel", "evaluate"),
     "engine.models.mlp": ("FixedWindowMLP",),
     "engine.models.multihead": ("MultiHeadAttentionLM",),
+    "engine.service.watching": ("watch",),
     "engine.states": ("State", "drain", "each", "patched", "splice"),
     "engine.text.compare": ("compare",),
     "engine.text.cutting": ("CutTokenizer",),

@@ -31,6 +31,7 @@ class RunWalker(Walker):
     """One screen's place in the walk of a paused run. `state` is None while that goes."""
 
     client: RunClient
+    trained = 0  # steps that have ended
 
     async def begin(self) -> None:
         """Connect to the run."""
@@ -40,7 +41,8 @@ class RunWalker(Walker):
     async def show_walk(self) -> None:
         """The step that comes next, where this screen stood in it."""
         self.take(await self.ask("look"))
-        why = (await self.client.ask("status"))["why"]
+        status = await self.client.ask("status")
+        self.trained, why = status["step"], status["why"]
         keys = "space lets it go on, L is the live screen, f finishes the step"
         self.say(f"paused{f': {why}' if why else ''}  {keys}", bool(why))
 
@@ -91,7 +93,7 @@ class RunScreen(Tensorstep, inherit_bindings=False):
 
     @property
     def trained(self) -> int:
-        return max(0, int(self.walker.standing["step"]))
+        return self.walk_of_run.trained
 
     # --- beginning, ending --------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from engine.runs.directory import (
     ELSEWHERE,
     ENDED,
     RunDirectory,
+    named_run,
     new_run,
     run_named,
     runs_folder,
@@ -134,6 +135,11 @@ def chosen_run(name: str | None) -> RunDirectory:
     """The run that is to be attached to: by name, or the newest one that goes on. Raises
     TensorstepError where there is none, or where it is on another host."""
     if name is not None:
+        if name.isdigit() and not named_run(name).exists:
+            raise UsageError(
+                f"process {name} cannot be attached to: only runs can, which `tensorstep train` or"
+                " engine.watch started; `tensorstep runs` lists them"
+            )
         run = run_named(name)
     else:
         found = next((run for run in runs_in(runs_folder()) if run.state() in ALIVE), None)

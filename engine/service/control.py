@@ -109,6 +109,11 @@ class Control:
         return self.state == STOPPING
 
     @property
+    def asked(self) -> bool:
+        """Whether a pause was asked for that has not begun."""
+        return self._asked
+
+    @property
     def wanted(self) -> frozenset[tuple[str, str]]:
         """Which figures of which states the breakpoints read: function and state."""
         return frozenset(each for one in self.breakpoints for each in one.wanted)

@@ -35,6 +35,7 @@ class Reception:
         self._listening = listening
         self._reply = reply
         self._visitors: set[Visitor] = set()
+        self._connections: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True, name="reception").start()
 
     @property
@@ -43,6 +44,10 @@ class Reception:
         return len(self._visitors)
 
     def close(self) -> None:
+        """Take nobody in any more, and have those leave who are in."""
+        for each in (self._listening, *self._connections):
+            with contextlib.suppress(OSError):  # wakes who waits for it, which closing does not
+                each.shutdown(socket.SHUT_RDWR)
         self._listening.close()
 
     def _accept(self) -> None:
@@ -65,6 +70,7 @@ class Reception:
             visitor = Visitor(Line(incoming, connected.sendall))
             threading.Thread(target=listen, args=(visitor.line,), daemon=True).start()
             self._visitors.add(visitor)
+            self._connections.add(connected)
 
             def answer(method: str, params: dict[str, Any]) -> Answer:
                 return self._reply(visitor, method, params)
@@ -76,6 +82,7 @@ class Reception:
                 pass
             finally:
                 self._visitors.discard(visitor)
+                self._connections.discard(connected)
 
 
 def listen(line: Line) -> None:

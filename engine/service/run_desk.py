@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.maps import TRAINING
+from engine.runs.conditions import condition_of
 from engine.service.control import Control
 from engine.service.desk import Desk
 from engine.service.line import Answer
@@ -68,6 +69,9 @@ class RunDesk:
 
     def _breakpoints(self, add: str | None = None, remove: int | None = None) -> None:
         if add is not None:
+            told = self.run.unknown([condition_of(add)]) if self.run is not None else None
+            if told is not None:
+                raise UsageError(told)
             self.control.add_breakpoint(add)
         if remove is not None:
             self.control.remove_breakpoint(remove)

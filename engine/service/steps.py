@@ -58,6 +58,7 @@ class Steps:
     checks    whether a loss or gradient norm that is not finite withholds the update
     walked    whether somebody walks: such a step then ends before its update, and is told of when
               it has ended; else it is given up (NotFinite), to be walked
+    names     of the states of a step, once one was made
     wanted    which figures are read of the states that pass
     measures  whether the next step's update ratios are read, into `ratios`
     """
@@ -78,6 +79,7 @@ class Steps:
         self.last = last
         self.checks = checks
         self.walked = False
+        self.names: tuple[str, ...] = ()
         self.wanted: frozenset[Figure] = frozenset()
         self.measures = False
         self.ratios: dict[str, Any] | None = None
@@ -97,6 +99,7 @@ class Steps:
         """The states as they are made; keeps what is told of the step."""
         states = self._process.states(step)
         before: dict[str, Tensor] = {}
+        names: list[str] | None = None if self.names else []
         try:
             state = next(states)
             while True:
@@ -107,6 +110,8 @@ class Steps:
                     ended.seen[state.name] = state
                 if self.wanted:
                     self._read(state, ended.figures)
+                if names is not None:
+                    names.append(state.name)
                 if state.name == "gradients.norm":
                     if self.checks and self._is_bad(step, ended):
                         states.close()
@@ -116,6 +121,7 @@ class Steps:
                         before = {n: p.detach().clone() for n, p in self.parameters.items()}
                 state = states.send(state)
         except StopIteration as stop:
+            self.names = self.names or tuple(names or ())
             self._measure(step, before)
             return stop.value
 

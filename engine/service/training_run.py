@@ -15,6 +15,7 @@ from engine.errors import TensorstepError, UsageError
 from engine.nonfinite import first_bad
 from engine.runs import disk
 from engine.runs.checkpoints import best_of, checkpoints_in, finite, load_checkpoint
+from engine.runs.conditions import Condition
 from engine.runs.directory import FINISHED, PAUSED, STOPPED, RunDirectory
 from engine.runs.metrics import cut
 from engine.service.control import Control
@@ -23,7 +24,7 @@ from engine.service.run_options import RunOptions
 from engine.service.run_session import RunSession
 from engine.service.steps import Ended, NotFinite, Steps
 from engine.states import drain
-from engine.walk import Walk
+from engine.walk import Walk, nearest
 
 SAMPLED = 60  # tokens of a sample
 RECENT = 1000  # losses that a walk shows
@@ -56,6 +57,7 @@ class TrainingRun:
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._best = math.inf
         self._measured = time.monotonic()
+        self._is_first_step = True  # whether it is the next to end, after which names are known
         self._facts = {
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -201,10 +203,25 @@ class TrainingRun:
         hit = self.control.broken({**ended.row, "best": best}, ended.figures)
         if hit is not None:
             self.control.hold(f"{hit.text} at step {self.done}")
+        elif self._is_first_step and (told := self.unknown(self.control.breakpoints)):
+            self.control.hold(told)
         elif self.walk is not None and self.options.nonfinite:
             norm = ended.row["grad_norm"]
             if norm is not None and not math.isfinite(norm):
                 self.control.hold(f"step {self.done} is not finite: its update is withheld")
+        self._is_first_step = False
+
+    def unknown(self, conditions: list[Condition]) -> str | None:
+        """What is told of conditions that name a state which no step has; None where all do, or
+        where no step has been made yet."""
+        names = self.steps.names
+        for condition in conditions:
+            for name in sorted(condition.names_of_states - set(names)) if names else ():
+                return (
+                    f"the breakpoint {condition.text!r} never holds: no state of a step is called"
+                    f" {name!r}, {nearest(name, names)}"
+                )
+        return None
 
     # --- screens ------------------------------------------------------------------------------
 

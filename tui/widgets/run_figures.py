@@ -50,7 +50,12 @@ def top_line(
 
 
 def why_lines(status: dict[str, Any], width: int, glyphs: Glyphs) -> list[Text]:
-    """Why it is paused, or ended as it did."""
+    """Why it is paused, or ended as it did; or how far it is with its preparation."""
+    work = status.get("preparing")
+    if isinstance(work, dict):
+        total = f" of {work['total']:,}" if work.get("total") else ""
+        told = f"{work.get('what')}  {work.get('done', 0):,}{total}"
+        return wrapped(shown(told, glyphs.ascii), width, DIM, SAID)
     why = status.get("why")
     if why is None or status.get("state") not in (PAUSED, FAILED, DIED):
         return []
