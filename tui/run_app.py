@@ -127,7 +127,7 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         )
         self.push_screen(self.live)
 
-    def on_live_screen_open_walk(self) -> None:
+    def on_live_keys_open_walk(self) -> None:
         if self.live is None:
             return
         self.live.dismiss(None)
@@ -208,10 +208,10 @@ class RunScreen(Tensorstep, inherit_bindings=False):
     def action_detach(self) -> None:
         self.exit(return_code=0)
 
-    def on_live_screen_detach(self) -> None:
+    def on_live_keys_detach(self) -> None:
         self.action_detach()
 
-    def on_live_screen_leave(self) -> None:
+    def on_live_keys_leave(self) -> None:
         self.action_leave()
 
     def action_leave(self) -> None:

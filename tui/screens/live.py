@@ -11,12 +11,10 @@ import asyncio
 import socket
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.message import Message
-from textual.screen import ModalScreen
 from textual.timer import Timer
 
 from engine.errors import TensorstepError
@@ -27,8 +25,8 @@ from tui.actions import LIVE_ACTIONS, bindings
 from tui.glyphs import Glyphs
 from tui.limits import SMALLEST, TALL, WIDE
 from tui.plain import shown
-from tui.prompt import Prompt, Typing
-from tui.widgets.curve import AXIS
+from tui.prompt import Typing
+from tui.screens.live_keys import Control, LiveKeys
 from tui.widgets.lines import DIM, WARN, Lines, line, wrapped
 from tui.widgets.run_curve import View, loss_curve, series_curve
 from tui.widgets.run_figures import (
@@ -51,29 +49,12 @@ FIGURES = 3  # lines
 SMALL_BLOCK = 6  # lines: five ratios
 
 
-class Control(Protocol):
-    """The process of a run."""
-
-    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The answer to a request. Raises TensorstepError; WorkerDied where it is gone."""
-        ...
-
-
-class LiveScreen(ModalScreen[None], inherit_bindings=False):
+class LiveScreen(LiveKeys, inherit_bindings=False):
     """What a run does now, and did; `control` is None where it has no process any more."""
 
     DEFAULT_CSS = "LiveScreen { background: ansi_default; layout: vertical; }"
     BINDINGS = [*bindings(LIVE_ACTIONS)]
     EVERY = 0.25  # seconds
-
-    class OpenWalk(Message):
-        """The step at which the run has been paused is to be looked at in the map."""
-
-    class Detach(Message):
-        """The screen is to be left, the run goes on."""
-
-    class Leave(Message):
-        """The screen is to be left."""
 
     def __init__(
         self,
@@ -200,122 +181,6 @@ class LiveScreen(ModalScreen[None], inherit_bindings=False):
             here = worker.get("host", socket.gethostname()) == socket.gethostname()
             state = DIED if here else ELSEWHERE
         return {"state": state, "why": worker.get("why")}
-
-    @property
-    def state(self) -> str:
-        return str((self.status or {}).get("state", ""))
-
-    # --- keys: the view -----------------------------------------------------------------------
-
-    def action_move(self, by: int) -> None:
-        self.view.move(by, len(self.curves), self.app.size.width - AXIS)
-        self.draw()
-
-    def action_first(self) -> None:
-        self.view.put(1, len(self.curves))
-        self.draw()
-
-    def action_newest(self) -> None:
-        self.view.at = None
-        self.draw()
-
-    def action_zoom(self, by: int) -> None:
-        self.view.zoom(by, len(self.curves))
-        self.draw()
-
-    def action_whole(self) -> None:
-        self.view.span = None
-        self.draw()
-
-    def action_log_scale(self) -> None:
-        self.is_log = not self.is_log
-        self.draw()
-
-    def action_help(self) -> None:
-        from tui.screens.help import key_lines
-        from tui.screens.sheets import Pages
-
-        self.app.push_screen(Pages("help", key_lines(LIVE_ACTIONS)))
-
-    def action_redraw(self) -> None:
-        self.refresh(repaint=True, layout=True)
-
-    def action_leave(self) -> None:
-        self.post_message(self.Leave())
-
-    def action_detach(self) -> None:
-        self.post_message(self.Detach())
-
-    # --- keys: the run ------------------------------------------------------------------------
-
-    def say(self, text: str, warn: bool = False) -> None:
-        """A sentence above the footer, until the next key for the run."""
-        self.said = (text, warn)
-        self.draw()
-
-    def is_refused(self, changes: bool = True) -> bool:
-        """Whether the run takes no such key; then it is told why."""
-        self.say("")
-        if changes and self.read_only:
-            self.say("attached with --read-only: attach without it to pause, stop or change it")
-        elif self.control is None:
-            self.say("the run has no process here: what it did can be read, and nothing be changed")
-        elif self.state in ENDED:
-            self.say(f"the run has {self.state}")
-        return self.said != ("", False)
-
-    def request(self, method: str, **params: Any) -> None:
-        self.run_worker(self.ask(method, **params))
-        self.draw()
-
-    def action_pause(self) -> None:
-        if not self.is_refused():
-            self.request("resume" if self.state == PAUSED else "pause")
-
-    def action_walk(self) -> None:
-        if self.is_refused(changes=False):
-            return
-        if self.state == PAUSED:
-            self.post_message(self.OpenWalk())
-        else:
-            self.say("only a paused step can be walked: space pauses the run")
-
-    def action_break_when(self) -> None:
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self.request("breakpoints", add=text)
-
-        if not self.is_refused():
-            prompt = Prompt("pause when", "such as loss > 5 or grad_norm > 10", answered)
-            self.typing.ask(prompt, self.draw)
-
-    def action_breaks(self) -> None:
-        from tui.screens.sheets import Choice
-
-        def chosen(text: str | None) -> None:
-            now = (self.status or {}).get("breakpoints", [])
-            if text in now:  # another screen may have removed it
-                self.request("breakpoints", remove=now.index(text))
-
-        if self.is_refused():
-            return
-        found: list[str] = (self.status or {}).get("breakpoints", [])
-        if not found:
-            self.say("there are no breakpoints: b sets one")
-            return
-        choices = [(text, shown(text, self.glyphs.ascii)) for text in found]
-        self.app.push_screen(Choice("breakpoints", choices, found[0], verb="remove"), chosen)
-
-    def action_stop(self) -> None:
-        from tui.screens.sheets import Choice
-
-        def chosen(answer: str | None) -> None:
-            if answer == "stop":
-                self.request("stop")
-
-        if not self.is_refused():
-            choices = [("stay", "let it go on"), ("stop", "stop the run")]
-            self.app.push_screen(Choice("stop this run?", choices, "stay", verb="choose"), chosen)
 
     # --- drawing ------------------------------------------------------------------------------
 
