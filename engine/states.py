@@ -175,11 +175,14 @@ class View:
             self._value = self.index_map(self.state.value)
         return self._value
 
+    def view(self, index_map: IndexMap, axes: Axes) -> View:
+        """The same cells, arranged once more."""
+        inner = self.index_map
+        return View(self.state, lambda tensor: index_map(inner(tensor)), axes)
+
     @property
     def T(self) -> View:
-        inner = self.index_map
-        axes = (*self.axes[:-2], self.axes[-1], self.axes[-2])
-        return View(self.state, lambda tensor: transposed(inner(tensor)), axes)
+        return self.view(transposed, (*self.axes[:-2], self.axes[-1], self.axes[-2]))
 
 
 def transposed(tensor: Tensor) -> Tensor:

@@ -52,9 +52,21 @@ class EpochRows:
 
     An epoch takes two draws from that generator, of which the second seeds its order; the first
     is for the loader's workers. The last batch of an epoch is smaller, or (`drop_last`) left out.
+
+    state   where the generator stands instead, as `torch.get_rng_state` tells it: of a loader that
+            is driven after a model was initialised
+    others  how many loaders are read through before each epoch, to evaluate: each takes a draw
     """
 
-    def __init__(self, windows: int, batch: int, seed: int, drop_last: bool = False):
+    def __init__(
+        self,
+        windows: int,
+        batch: int,
+        seed: int,
+        drop_last: bool = False,
+        state: Tensor | None = None,
+        others: int = 0,
+    ):
         self.windows, self.batch, self.seed = windows, batch, seed
         whole, rest = divmod(windows, batch)
         self.batches = whole if drop_last else whole + (rest > 0)  # of an epoch
@@ -63,8 +75,11 @@ class EpochRows:
                 f"--batch {batch} with --drop-last leaves no batch of {windows} windows:"
                 " give a smaller batch"
             )
+        self._others = others
         self._seeds: list[int] = []
         self._generator = torch.Generator().manual_seed(seed)
+        if state is not None:
+            self._generator.set_state(state)
         self._order = torch.empty(0, dtype=torch.long)
         self._epoch = -1
 
@@ -77,7 +92,7 @@ class EpochRows:
 
     def _shuffled(self, epoch: int) -> Tensor:
         while len(self._seeds) <= epoch:
-            _, seed = (self._draw() for _ in range(2))
+            *_, seed = (self._draw() for _ in range(self._others + 2))
             self._seeds.append(seed)
         order = torch.Generator().manual_seed(self._seeds[epoch])
         return torch.randperm(self.windows, generator=order)

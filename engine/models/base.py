@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,5 +88,10 @@ def evaluate(model: StatesModel, contexts: Any, targets: Tensor, batch: int = 51
         for at in range(0, len(targets), batch):
             logits = model(contexts[at : at + batch].to(device))
             wanted = targets[at : at + batch].to(device)
-            total += float(nn.functional.cross_entropy(logits, wanted, reduction="sum"))
-    return total / len(targets)
+            total += float(total_loss(logits, wanted))
+    return total / math.prod(targets.shape)
+
+
+def total_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Σ of the losses of all targets."""
+    return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="sum")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.core import (
@@ -111,14 +113,15 @@ class Softmax(Operation):
 
 
 class CrossEntropyEach(Operation):
-    """-ln softmax(logits)[target] for each row: logits [B, C], targets [B] -> [B], in nats."""
+    """-ln softmax(logits)[target] for each row: logits [..., C], targets [...], in nats."""
 
     __slots__ = ()
     formula = "-ln softmax({0})[{1}]"
     combine = "cross-entropy"
 
     def compute(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+        each = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="none")
+        return each.view(targets.shape)
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         target = operands.cell(1, cell)
@@ -137,20 +140,21 @@ class CrossEntropy(Operation):
     formula = "mean of loss.per_target"
 
     def compute(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return torch.nn.functional.cross_entropy(logits, targets)
+        return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
-        count = operands.shape(1)[0]
-        for b in range(count):
-            to.terms.append(one(operands.named("loss.per_target", (b,)), 1 / count, f"/ {count}"))
+        shape = operands.shape(1)
+        count = math.prod(shape)
+        for at in itertools.product(*map(range, shape)):
+            to.terms.append(one(operands.named("loss.per_target", at), 1 / count, f"/ {count}"))
 
-    gradient_formula = "(probabilities - [c = {target}]) / B"
+    gradient_formula = "(probabilities - [c = {target}]) / number of targets"
 
     def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
-        row, column = cell
-        count = operands.shape(1)[0]
+        *row, column = cell
+        count = math.prod(operands.shape(1))
         yield one(operands.named("probabilities", cell), 1 / count, f"/ {count}")
-        target = operands.cell(1, (row,))
+        target = operands.cell(1, tuple(row))
         if target.value == column:
             yield Term(target, -1 / count, note=f"is the target: - 1 / {count}")
         else:
