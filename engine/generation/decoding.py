@@ -10,6 +10,44 @@ import torch
 from torch import Tensor
 
 from engine.errors import TensorstepError, UsageError
+from engine.ops import scale
+from engine.ops.data import top_k, top_p
+from engine.states import State, States
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What happens to the logits before one is chosen; None: nothing.
+
+    temperature  they are divided by it: below 1 the likely become likelier
+    top_k        only the k highest are kept
+    top_p        only the fewest are kept whose probabilities add up to p
+
+    Raises UsageError for settings that leave nothing to choose from.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        t, k, p = self.temperature, self.top_k, self.top_p
+        if t is not None and not (t > 0 and math.isfinite(t)):
+            raise UsageError(f"a temperature of {t:g} divides nothing: give a number above 0")
+        if k is not None and k < 1:
+            raise UsageError(f"--top-k {k} keeps no token: give 1 or more")
+        if p is not None and not 0 < p <= 1:
+            raise UsageError(f"--top-p {p:g} is no share: give a number above 0, up to 1")
+
+    def states(self, logits: State) -> States:
+        """The logits that are left."""
+        if self.temperature is not None:
+            logits = yield scale("logits.temperature", logits, 1 / self.temperature)
+        if self.top_k is not None:
+            logits = yield top_k("logits.top_k", logits, self.top_k)
+        if self.top_p is not None:
+            logits = yield top_p("logits.top_p", logits, self.top_p)
+        return logits
 
 
 class Chooser(Protocol):

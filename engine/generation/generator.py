@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from engine.errors import UsageError
-from engine.generation.decoding import Chooser, Greedy, choose
+from engine.generation.cache import Cache
+from engine.generation.decoding import Chooser, Filters, Greedy, choose
 from engine.models.base import StatesModel
+from engine.models.parts import last_row
+from engine.models.transformer import DecoderLM
 from engine.ops import Rule, block, by_rule, cumulative_sum, given, softmax
 from engine.ops.core import Cell, Explanation, Operands, Operation, chooses
 from engine.ops.data import CUMULATIVE_SUM
@@ -23,7 +26,10 @@ from engine.text.vocabulary import SPECIAL_TOKENS
 class Generation:
     """Continuing a prompt, one token a step; step 0 is the prompt.
 
-    budget  how many new tokens at the most; <EOS> ends before that
+    budget   how many new tokens at the most; <EOS> ends before that
+    filters  what happens to the logits before one is chosen
+    cache    whether keys and values of earlier positions are kept: of a model that has logits at
+             every position, as long as its context is
 
     Raises UsageError for a prompt without a single known token, and for a budget below 1.
     """
@@ -37,12 +43,16 @@ class Generation:
         prompt: str,
         budget: int = 16,
         chooser: Chooser | None = None,
+        filters: Filters | None = None,
+        cache: bool = False,
     ):
         self.model = model
         self.tokenizer = tokenizer
         self.prompt = prompt
         self.budget = budget
         self.chooser: Chooser = chooser or Greedy()
+        self.filters = filters or Filters()
+        self.cache = Cache() if cache else None
         if budget < 1:
             raise UsageError(f"a budget of {budget} new tokens generates nothing: give 1 or more")
         self.ids = self._encode(prompt)
@@ -57,11 +67,27 @@ class Generation:
             raise UsageError(
                 f"the tokenizer {tokenizer.name!r} has no <BOS> to start from: give a prompt"
             )
-        if tokenizer.pad_id is None:
+        self._check_cache()
+        if tokenizer.pad_id is None and not model.every_position:
             raise UsageError(f"windows need <PAD>, which {tokenizer.name!r} does not have")
-        self._pad_id: int = tokenizer.pad_id
+        self._pad_id = tokenizer.pad_id or 0
         self.given = len(self.ids)
-        self.blocked = blocked(tokenizer)
+        self.blocked = {i: n for i, n in blocked(tokenizer).items() if i < model.vocab_size}
+
+    def _check_cache(self) -> None:
+        """Raises UsageError where keys and values cannot be kept."""
+        if self.cache is None:
+            return
+        if not self.model.every_position:
+            raise UsageError(
+                "this model sees a window that moves on, so that nothing can be kept: leave the"
+                " cache out"
+            )
+        if len(self.ids) > self.model.context_len:
+            raise UsageError(
+                f"the prompt has {len(self.ids)} tokens, the model's context"
+                f" {self.model.context_len}: shorten it, or leave the cache out"
+            )
 
     def states(self, step: int) -> States:
         """The states of one step. Steps must be driven in order."""
@@ -97,12 +123,11 @@ class Generation:
         return [(0, (at,))] if at >= 0 else []
 
     def _step(self, step: int) -> States:
-        width, pad = self.model.context_len, self._pad_id
         before = torch.tensor(self.ids)
         history = given("history", before, ("N",), "the IDs so far", step=step - 1)
-        X = yield by_rule("context", crop_and_pad(len(before), width, pad), (history,), ("B", "w"))
-        logits = yield from without_gradients(self.model.states(X))
+        logits = yield from self._logits(history, step)
         allowed = yield block("logits.blocked", logits, self.blocked)
+        allowed = yield from self.filters.states(allowed)
         probabilities = yield softmax("probabilities", allowed)
         yield cumulative_sum("cdf", probabilities)
         draw = self.chooser.draw(step)
@@ -120,6 +145,25 @@ class Generation:
             self.ids[:] = appended.value.tolist()
         return stop
 
+    def _logits(self, history: State, step: int) -> States:
+        """What the model says of the token that comes next: [1, C]."""
+        length, width = len(self.ids), self.model.context_len
+        if not self.model.every_position:
+            rule = crop_and_pad(length, width, self._pad_id)
+            X = yield by_rule("context", rule, (history,), ("B", "w"))
+            return (yield from without_gradients(self.model.states(X)))
+        rule = crop_and_pad(length, min(length, width), self._pad_id)
+        X = yield by_rule("context", rule, (history,), ("B", "S"))
+        model = self.model
+        assert isinstance(model, DecoderLM)  # noqa: S101, what has logits at every position
+        if self.cache is None:
+            logits = yield from without_gradients(model.states(X))
+        else:
+            self.cache.begin(step)
+            logits = yield from without_gradients(model.states(X, self.cache))
+            self.cache.end(length)
+        return logits.view(last_row, ("B", "C"))
+
     def _stopping(self, step: int) -> Rule:
         def decide(choice: Tensor) -> str:
             return self._reason(int(choice), step) or "no"
@@ -131,6 +175,8 @@ class Generation:
     def _reason(self, chosen: int, step: int) -> str | None:
         if chosen == self.tokenizer.eos_id:
             return "yes: <EOS> was chosen"
+        if self.cache is not None and self.given + step > self.model.context_len:
+            return f"yes: the context of {self.model.context_len} tokens is full"
         if step >= self.budget:
             return f"yes: the budget of {self.budget} new tokens is used up"
         return None
@@ -145,15 +191,21 @@ class Generation:
         """The history after `step` new tokens; the parameters do not change, so are not copied."""
         history = torch.tensor(self.ids[: self.given + step])
         shared = {f"parameters.{name}": value for name, value in self.parameters.items()}
-        return Snapshot(step, {"history": history}, shared)
+        snapshot = Snapshot(step, {"history": history}, shared)
+        if self.cache is not None:
+            self.cache.save(snapshot)
+        return snapshot
 
     def restore(self, snapshot: Snapshot) -> None:
         self.ids = snapshot.tensors["history"].tolist()
+        if self.cache is not None:
+            self.cache.restore(snapshot)
 
     def replica(self) -> Generation:
         """The same generation, to make earlier steps again."""
         twin = copy.copy(self)
         twin.ids = list(self.ids)
+        twin.cache = None if self.cache is None else self.cache.copy()
         return twin
 
     def apart(self) -> Generation:

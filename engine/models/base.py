@@ -22,7 +22,7 @@ class StatesModel(nn.Module):
 
     vocab_size: int
     context_len: int
-    pad_id: int
+    every_position = False  # whether there are logits at every position: [B, T, C], not [B, C]
 
     def states(self, X: Tensor | State) -> States:
         raise TypeError(f"{type(self).__name__} does not say how it computes: write states(X)")

@@ -1,15 +1,14 @@
 """The parts that decoders are put together from. Each is a module with its parameters and a
 generator of its states; a kind of model is a choice of parts and settings, made once in `__init__`.
 
-Axes: B examples, T positions, S sources (positions seen as keys), d width, h hidden, k query and key
-width, v value width, H heads, G key/value heads, C vocabulary.
+Axes: B examples, T positions, S sources (positions seen as keys), d width, h hidden, k query and
+key width, v value width, H heads, G key/value heads, C vocabulary.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
 from engine.ops import (
@@ -151,13 +150,22 @@ class Attention(nn.Module):
 
 
 class Past(Protocol):
-    """What is known of earlier positions: nothing, or a cache."""
+    """What is known of earlier positions: nothing, or a cache (`engine.generation.cache`)."""
 
-    def joined(self, keys: Heads, values: Heads, at: str) -> States: ...
+    def unseen(self, X: State) -> Heads:
+        """Of all IDs [B, S] those that are to be computed, [B, T]."""
+        ...
+
+    def joined(self, keys: Heads, values: Heads, at: str) -> States:
+        """Keys and values of all positions [B, G, S, k], from those that are new."""
+        ...
 
 
 class NoPast:
     """All positions are computed anew."""
+
+    def unseen(self, X: State) -> Heads:
+        return X
 
     def joined(self, keys: Heads, values: Heads, at: str) -> States:
         return keys, values
@@ -218,11 +226,3 @@ def side_by_side(x: Tensor) -> Tensor:
 def last_row(x: Tensor) -> Tensor:
     """[B, T, C] -> [B, C]"""
     return x[:, -1]
-
-
-def no_gradient_of(table: nn.Embedding, pad_id: int | None) -> None:
-    """A padding row is all zeros and never trained, as torch has it."""
-    if pad_id is not None:
-        table.padding_idx = pad_id
-        with torch.no_grad():
-            table.weight[pad_id].zero_()

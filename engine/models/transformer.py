@@ -110,7 +110,8 @@ class Block(nn.Module):
 
 
 class DecoderLM(StatesModel):
-    """Predicts the next token at every position: X [B, T] -> logits [B, T, C]."""
+    """Predicts the next token at every position: X [B, T] -> logits [B, T, C]. With a past only the
+    positions that are not in it are computed: X [B, S] -> logits [B, T, C] of the last T."""
 
     every_position = True
 
@@ -134,7 +135,8 @@ class DecoderLM(StatesModel):
     def states(self, X: Tensor | State, past: Past | None = None) -> States:
         X = self.take_ids(X, shorter=True)  # [B, T]
         past, pad_id, positions = past or NoPast(), self.pad_id, self.position_embedding
-        tokens = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, T, d]
+        new = past.unseen(X)  # [B, T]
+        tokens = yield lookup("embedding.tokens", new, self.token_embedding)  # [B, T, d]
         x = yield from positions.embedded(tokens, X, pad_id)  # [B, T, d]
         for i, block in enumerate(self.blocks):
             x = yield from block.states(x, X, pad_id, positions, past, f"blocks.{i}.")

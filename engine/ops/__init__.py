@@ -1,6 +1,6 @@
 """Operations: each computes a state and explains any cell of it.
 
-`layers` linear arithmetic, `norms` normalisation, `activations` and `positions` what their names say,
+`layers` linear arithmetic, `norms` normalisation, `activations` and `positions` as they are called,
 `attention` mask, softmax and losses, `data` texts, batches and choices, `gradients` the backward
 pass, `core` what an operation and an explanation are.
 """

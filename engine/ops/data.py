@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.ops.attention import MINUS_INFINITY
 from engine.ops.core import Cell, Explanation, Operands, Operation, Term, chooses, one
-from engine.states import Axes, State
+from engine.states import Axes, State, View
 
 
 class Rule(Operation):
@@ -107,6 +107,65 @@ class CumulativeSum(Operation):
         to.terms = [one(operands.cell(0, (*at, j))) for j in range(last + 1)]
 
 
+class TopK(Operation):
+    """Logits with -inf at all but the k highest, and those equal to the last of them."""
+
+    __slots__ = ("k",)
+
+    def __init__(self, k: int):
+        self.k = k
+
+    def describe(self, names: list[str]) -> str:
+        return f"the {self.k} highest of {names[0]}, -inf elsewhere"
+
+    def kept(self, logits: Tensor) -> Tensor:
+        least = logits.topk(min(self.k, logits.shape[-1])).values[..., -1:]
+        return logits >= least
+
+    def compute(self, logits: Tensor) -> Tensor:
+        return logits.masked_fill(~self.kept(logits), MINUS_INFINITY)
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        cited = operands.cell(0, cell)
+        if bool(self.kept(operands.value(0))[cell]):
+            to.terms.append(one(cited))
+        else:
+            to.terms.append(Term(cited, MINUS_INFINITY, note="not among those that are kept"))
+
+
+class TopP(TopK):
+    """Logits with -inf at all but the fewest whose probabilities add up to p or more.
+
+    Holtzman and others, "The Curious Case of Neural Text Degeneration" (nucleus sampling). Of equal
+    logits the first comes first.
+    """
+
+    __slots__ = ("p",)
+
+    def __init__(self, p: float):
+        self.p = p
+
+    def describe(self, names: list[str]) -> str:
+        return f"the highest of {names[0]} that together have {self.p:g}, -inf elsewhere"
+
+    def kept(self, logits: Tensor) -> Tensor:
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+        shares = ordered.double().softmax(-1)
+        before = shares.cumsum(-1) - shares  # what those that come first have together
+        kept = before < self.p
+        return torch.zeros_like(kept).scatter(-1, order, kept)
+
+
+def top_k(name: str, logits: State, k: int) -> State:
+    """The k highest logits; -inf elsewhere."""
+    return State(name, TopK(k), (logits,), logits.axes)
+
+
+def top_p(name: str, logits: State, p: float) -> State:
+    """The fewest logits whose probabilities add up to p; -inf elsewhere."""
+    return State(name, TopP(p), (logits,), logits.axes)
+
+
 def given(
     name: str, value: Any, axes: Axes, sentence: str, role: str = "data", step: int | None = None
 ) -> State:
@@ -131,7 +190,7 @@ def gather(name: str, table: State, rows: Tensor, device: torch.device | None = 
     return State(name, Gather(rows, device), (table,), ("B", *table.axes[1:]), role="data")
 
 
-def block(name: str, logits: State, ids: dict[int, str]) -> State:
+def block(name: str, logits: State | View, ids: dict[int, str]) -> State:
     """Logits with -inf at these IDs, given with their names."""
     return State(name, Block(tuple(ids), list(ids.values())), (logits,), logits.axes)
 
