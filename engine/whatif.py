@@ -84,6 +84,11 @@ class EditedProcess:
                 with torch.no_grad():
                     parameter[edit.cell] = edit.value
 
+    @property
+    def model(self) -> Any:
+        """The model that it drives, with edited parameters where there are any."""
+        return getattr(self._process, "model", None)
+
     def ended(self, step: int) -> str | None:
         return self._process.ended(step)
 

@@ -140,6 +140,11 @@ class DecoderLM(StatesModel):
         x = yield from positions.embedded(tokens, X, pad_id)  # [B, T, d]
         for i, block in enumerate(self.blocks):
             x = yield from block.states(x, X, pad_id, positions, past, f"blocks.{i}.")
+        return (yield from self.answer(x))  # [B, T, C]
+
+    def answer(self, x: State) -> States:
+        """What a stream [B, T, d] says of the next token: [B, T, C]; at the end, or, by the logit
+        lens (`engine.lens`), after any block."""
         x = yield self.norm.state("norm", x)  # [B, T, d]
         return (yield linear("logits", x, self.vocab_head, "C"))  # [B, T, C]
 

@@ -166,6 +166,10 @@ class Steps:
 
     # --- the rest of a process ----------------------------------------------------------------
 
+    @property
+    def model(self) -> Any:
+        return self.training.model
+
     def ended(self, step: int) -> str | None:
         return f"all {self.last} steps are done" if step >= self.last else None
 
