@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 TRAINING, GENERATION = "training", "generation"
+MODULE = "module"  # a model that was not written here: of its inside its modules are known
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ STAGES = {
             "N, w",
         ),
         Stage("batch", "batch", "X, y", "The windows of this step: contexts X, targets y.", "B, w"),
+        Stage(
+            "modules",
+            "modules",
+            "",
+            "What each module of the model gave, in the order in which they were called.",
+        ),
         Stage("prompt", "prompt", "", "The text to be continued.", ""),
         Stage("checkpoint", "checkpoint", "", "The stored parameters that are used.", ""),
         Stage(
@@ -103,6 +110,48 @@ STAGES = {
             "x + projection",
             "What was found is added to what the last slot already was.",
             "B, 1, d",
+        ),
+        Stage(
+            "norm1",
+            "first norm",
+            "(x - mean) / √variance · scale + shift",
+            "Each row is brought to a common size before attention reads it.",
+            "B, T, d",
+        ),
+        Stage(
+            "residual1",
+            "first residual",
+            "x + projection",
+            "What attention has found is added to the stream.",
+            "B, T, d",
+        ),
+        Stage(
+            "norm2",
+            "second norm",
+            "as the first",
+            "Each row is brought to a common size before the feedforward network reads it.",
+            "B, T, d",
+        ),
+        Stage(
+            "feedforward",
+            "feedforward",
+            "W_2 · activation(W_1 · x)",
+            "Every position is worked on by itself: expanded, cut by an activation, shrunk again.",
+            "B, T, h",
+        ),
+        Stage(
+            "residual2",
+            "second residual",
+            "x + feedforward",
+            "What the network made is added to the stream, which goes on to the next block.",
+            "B, T, d",
+        ),
+        Stage(
+            "norm",
+            "final norm",
+            "as in the blocks",
+            "The stream is brought to a common size before it is turned into logits.",
+            "B, T, d",
         ),
         Stage(
             "hidden",
@@ -179,16 +228,31 @@ ATTENTION = (
     "hidden",
     "logits",
 )
+TRANSFORMER = (
+    *("embedding", "norm1", "qkv", "scores", "weights", "message", "projection", "residual1"),
+    *("norm2", "feedforward", "residual2", "norm", "logits"),
+)
 MODEL_STAGES = {
+    "bigram": ("logits",),
     "mlp": ("embedding", "flatten", "hidden", "logits"),
     "attention": ATTENTION,
     "multihead": ATTENTION,
+    "transformer": TRANSFORMER,
 }
+EVERY_POSITION = ("transformer",)  # models that have a target at every position
+MODULE_KEYS = ("modules", "loss", "backward", "optimizer", "parameters")
 MODEL_TITLES = {
+    "bigram": "bigram table",
     "mlp": "window MLP",
     "attention": "one head",
     "multihead": "several heads",
+    "transformer": "transformer",
 }
+
+
+def title_of(model: str) -> str:
+    """What a kind of model is called."""
+    return MODEL_TITLES.get(model, "your model")
 
 
 @dataclass(frozen=True)
@@ -211,10 +275,14 @@ class Map:
 
 
 def map_of(kind: str, model: str) -> Map:
-    """The training or generation map of a model: "mlp", "attention" or "multihead".
+    """The training or generation map of a model: "mlp", "attention" or "multihead"; of a "module"
+    there is the training map.
 
     Raises KeyError for a model or a kind of map there is not.
     """
+    if (kind, model) == (TRAINING, MODULE):
+        stages = tuple(STAGES[key] for key in MODULE_KEYS)
+        return Map(kind, model, stages, (Edge("parameters", "modules", "next step"),))
     middle = MODEL_STAGES[model]
     if kind == TRAINING:
         keys = ("stories", "split", "tokenize", "ids", "windows", "batch", *middle)
@@ -226,6 +294,8 @@ def map_of(kind: str, model: str) -> Map:
         edges = [Edge("append", "windows", "next token")]
     else:
         raise KeyError(f"there is no {kind} map")
+    if "residual2" in middle:
+        edges.append(Edge("residual2", "norm1", "next block"))
     if "residual" in middle:
         edges.append(Edge("embedding", "residual", "x"))
     return Map(kind, model, tuple(STAGES[key] for key in keys), tuple(edges))
@@ -234,6 +304,7 @@ def map_of(kind: str, model: str) -> Map:
 # Which state lies in which box, the first pattern that fits. Blocks of a transformer prefix their
 # names ("blocks.0.attention.scores"), which is taken off before.
 STAGE_OF: tuple[tuple[str, str], ...] = (
+    (r"modules\..*", "modules"),
     (r"stories", "stories"),
     (r"split|audit\..*", "split"),
     (r"prompt", "prompt"),
@@ -243,18 +314,24 @@ STAGE_OF: tuple[tuple[str, str], ...] = (
     (r"batch\..*", "batch"),
     (r"embedding(\..*)?", "embedding"),
     (r"flatten", "flatten"),
-    (r"q|K|V", "qkv"),
+    (r"q|K|V|k|v|[qk]\.rotated|cache\.[kv]", "qkv"),
+    (r"norm1", "norm1"),
+    (r"residual1", "residual1"),
+    (r"norm2", "norm2"),
+    (r"feedforward\..*", "feedforward"),
+    (r"residual2", "residual2"),
+    (r"norm", "norm"),
     (r"scores(\..*)?", "scores"),
     (r"weights", "weights"),
     (r"message", "message"),
     (r"projection", "projection"),
     (r"residual", "residual"),
     (r"hidden(\..*)?", "hidden"),
-    (r"logits\.blocked|cdf", "probabilities"),
+    (r"logits\.(blocked|temperature|top_k|top_p)|cdf", "probabilities"),
     (r"logits", "logits"),
     (r"loss(\..*)?", "loss"),
     (r"gradients\..*", "backward"),
-    (r"update\..*", "optimizer"),
+    (r"(update|optimizer)\..*", "optimizer"),
     (r"validation", "validation"),
     (r"choice", "choose"),
     (r"stop", "stop"),

@@ -163,14 +163,15 @@ def walk_options() -> Parser:
     """The options of what is walked: texts, model, batches, training, choice of tokens."""
     made = Parser(add_help=False, argument_default=argparse.SUPPRESS, parents=[source_options()])
     add = made.add_argument
-    add("--model", metavar="M", help="mlp, attention or multihead")
+    add("--model", metavar="M", help="bigram, mlp, attention, multihead or transformer")
     add("--rows", type=rows_of, metavar="I,J", help="the windows of every batch")
     add("--batch", type=int, metavar="N", help="windows of each batch (2)")
     add("--sampling", metavar="HOW", help="replacement (windows are drawn) or epochs")
     add("--drop-last", action="store_true", help="leave out the smaller last batch of an epoch")
     add("--width", type=int, metavar="D", help="width of the embedding")
     add("--hidden", type=int, metavar="H", help="units of the hidden layer")
-    add("--heads", type=int, metavar="N", help="heads of multihead (2)")
+    add("--heads", type=int, metavar="N", help="heads of multihead and transformer (2)")
+    add("--blocks", type=int, metavar="N", help="blocks of transformer (1)")
     add("--optimizer", metavar="NAME", help="sgd, adam or adamw")
     add("--lr", type=float, metavar="X", help="learning rate (0.1)")
     add("--momentum", type=float, metavar="X", help="of sgd (0)")

@@ -15,7 +15,7 @@ from engine.data.corpus import Corpus
 from engine.data.encoding import Encoded, encode_corpus
 from engine.data.pieces import Pieces
 from engine.data.split import SIDES, TRAIN, VALIDATION, Split, split_documents
-from engine.data.windows import Windows
+from engine.data.windows import Sequences, Windows
 from engine.errors import UsageError
 from engine.ops import Rule, by_rule, given
 from engine.ops.core import Cell
@@ -88,6 +88,30 @@ class Prepared:
         x, y = window_states(self.windows, ids)
         states = (stories, split, *self._audit_states(split), tokens, vocabulary, ids, x, y)
         return TrainingData(states, x, y, self.held_out(HELD_OUT_WINDOWS))
+
+    @cached_property
+    def sequences(self) -> Sequences:
+        """What trains a model that has logits at every position. Raises UsageError where no
+        document is long enough."""
+        found = Sequences(self.streams[TRAIN], self.context_len)
+        if not len(found):
+            raise UsageError(
+                f"no training document has more than {self.context_len} tokens: give a smaller"
+                " --context"
+            )
+        return found
+
+    @cached_property
+    def sequence_data(self) -> TrainingData:
+        """What such a model reads: see `data`."""
+        *before, ids = self.data.preparation[:-2]
+        x, y = sequence_states(self.sequences, ids)
+        return TrainingData((*before, ids, x, y), x, y, self.held_out_sequences(HELD_OUT_WINDOWS))
+
+    def held_out_sequences(self, count: int) -> tuple[Tensor, Tensor] | None:
+        """The first `count` validation sequences; None where there is none."""
+        found = Sequences(self.streams[VALIDATION], self.context_len)
+        return (found.inputs[:count], found.targets[:count]) if len(found) else None
 
     def held_out(self, count: int) -> tuple[Tensor, Tensor] | None:
         """The first `count` validation windows; None where there is none."""
@@ -198,6 +222,18 @@ def window_states(windows: Windows, ids: State) -> tuple[State, State]:
     x = by_rule("windows.contexts", left, (ids,), ("N", "w"), step=0)
     y = by_rule("windows.targets", right, (ids,), ("N",), step=0)
     return x, y
+
+
+def sequence_states(sequences: Sequences, ids: State) -> tuple[State, State]:
+    """`windows.contexts` and `windows.targets` of a target at every position."""
+    inputs, targets = sequences.inputs, sequences.targets
+    count = inputs.shape[1]
+    left = Rule(f"{count} IDs in a row", lambda _: inputs, lambda c: [(0, (inputs.source(*c),))])
+    right = Rule(
+        "the same IDs, moved on by one", lambda _: targets, lambda c: [(0, (targets.source(*c),))]
+    )
+    x = by_rule("windows.contexts", left, (ids,), ("N", "T"), step=0)
+    return x, by_rule("windows.targets", right, (ids,), ("N", "T"), step=0)
 
 
 def same_cell(cell: Cell) -> list[tuple[int, Cell]]:

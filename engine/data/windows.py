@@ -186,6 +186,11 @@ class Run(Gathered):
         within, begins = self.places.of(rows)
         return self.ids[(begins + within)[..., None] + self.slots[columns]]
 
+    def source(self, row: int, slot: int) -> int:
+        """Where in the stream a cell was read."""
+        within, begins = self.places.of(torch.tensor(row))
+        return int(begins + within) + int(self.slots[slot])
+
 
 class Sequences:
     """Inputs [N, T] and targets [N, T], the same moved on by one: a target at every position.

@@ -202,6 +202,9 @@ def labels(
         return [tokens[ids[i]] for i in numbers]
     if ids is not None and letter == "1":
         return [tokens[ids[-1]]]
+    if ids is not None and letter == "T":  # the last T of them
+        before = len(ids) - record.shape[axis]
+        return [tokens[ids[before + i]] for i in numbers]
     return [str(i) for i in numbers]
 
 
@@ -223,7 +226,9 @@ def caption(
         return [], None
     target = None
     if walk.process.map == "training":
-        target = tokens[int(walk.fetch("batch.y", record.step)[fixed[0]])]
+        targets = walk.fetch("batch.y", record.step)
+        if targets.dim() == 1:  # at every position there is another
+            target = tokens[int(targets[fixed[0]])]
     return [tokens[i] for i in ids], target
 
 

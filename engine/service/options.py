@@ -30,6 +30,7 @@ POSITIVE = (
     "width",
     "hidden",
     "heads",
+    "blocks",
     "tokens",
     "documents",
     "min_freq",
@@ -53,6 +54,7 @@ class Options:
                             batch
     rows, batch             the windows of every batch, or how many are drawn for each
     width, hidden, heads    d, h, H
+    blocks                  of a transformer
     train_steps             optimizer steps before generating
     tokens                  how many new tokens at the most
     draw, draw_seed         a fixed draw, or seeded draws; neither: greedy
@@ -75,6 +77,7 @@ class Options:
     width: int | None = None
     hidden: int | None = None
     heads: int = 2
+    blocks: int = 1
     seed: int = SEED
     optimizer: str = "sgd"
     lr: float = 0.1

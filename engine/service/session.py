@@ -9,16 +9,25 @@ from typing import Any
 import torch
 
 from engine.data.documents import WORKED_SENTENCE
-from engine.data.preparation import Prepared, prepare
+from engine.data.preparation import Prepared, TrainingData, prepare
 from engine.data.sampling import EpochRows, FixedRows, SampledRows
 from engine.data.split import TRAIN
+from engine.data.windows import Sequences, Windows
 from engine.edits import Edit, check_edit
 from engine.errors import UsageError
 from engine.follow import Follower
 from engine.generation.decoding import Chooser, FixedDraw, Greedy, SeededDraws
 from engine.generation.generator import Generation
-from engine.maps import GENERATION, TRAINING
-from engine.models import CausalAttentionLM, FixedWindowMLP, MultiHeadAttentionLM, StatesModel
+from engine.maps import EVERY_POSITION, GENERATION, MODEL_STAGES, TRAINING
+from engine.models import (
+    BigramLM,
+    CausalAttentionLM,
+    DecoderConfig,
+    DecoderLM,
+    FixedWindowMLP,
+    MultiHeadAttentionLM,
+    StatesModel,
+)
 from engine.processes import Process
 from engine.progress import Tell, tracked
 from engine.service.options import EPOCHS, Options
@@ -124,6 +133,11 @@ class Session:
         pad = self.prepared.pad_id
         d = options.width or WORKED_WIDTHS["d"]
         h = options.hidden or WORKED_WIDTHS["h"]
+        if name == "bigram":
+            return BigramLM(words, context)
+        if name == "transformer":
+            heads = options.heads if d % options.heads == 0 else 1
+            return DecoderLM(DecoderConfig(words, context, d, options.blocks, heads, h))
         if name == "mlp":
             return FixedWindowMLP(words, context, d, h, pad)
         if name == "attention":
@@ -131,11 +145,12 @@ class Session:
             return CausalAttentionLM(words, context, d, k, v, h, pad)
         if name == "multihead":
             return MultiHeadAttentionLM(words, context, d, h, options.heads, pad)
-        raise UsageError(f"no model is called {name!r}: use mlp, attention or multihead")
+        raise UsageError(f"no model is called {name!r}: use {', '.join(MODEL_STAGES)}")
 
-    def batches(self) -> Rows:
+    def batches(self, model: str | None = None) -> Rows:
         """Which windows each step trains on. Raises UsageError for rows that are not there."""
-        options, count = self.options, len(self.prepared.windows)
+        options = self.options
+        count = len(self.windows_for(model or options.model))
         rows = options.rows
         if rows is None and options.batch is None and self.worked:
             rows = WORKED_ROWS
@@ -151,11 +166,20 @@ class Session:
                 )
         return FixedRows(list(rows))
 
+    def windows_for(self, model: str) -> Windows | Sequences:
+        """What a model trains on: windows of one target, or a target at every position."""
+        prepared = self.prepared
+        return prepared.sequences if model in EVERY_POSITION else prepared.windows
+
+    def data_for(self, model: str) -> TrainingData:
+        prepared = self.prepared
+        return prepared.sequence_data if model in EVERY_POSITION else prepared.data
+
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         options = self.options
         settings = {"momentum": options.momentum, "weight_decay": options.weight_decay}
         rule = rule_named(options.optimizer, options.lr, **settings)
-        data, batches = self.prepared.data, self.batches()
+        data, batches = self.data_for(model), self.batches(model)
         return Training(self.model(model), data, batches, rule, keep_gradients, clip=options.clip)
 
     def generation(self, model: str) -> Generation:
