@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from engine.errors import UsageError
-from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term
+from engine.ops.core import (
+    Cell,
+    Cited,
+    Explanation,
+    Operands,
+    Operation,
+    Term,
+    gradient_name,
+)
 from engine.records import PartRecord, Record
 from engine.states import State
 
@@ -129,7 +137,7 @@ class EditedOperation(Operation):
 
     def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
         """What the inner operation passes back, but nothing through the edited cells."""
-        above = f"gradients.{operands.record.name}"
+        above = gradient_name(operands.record.name)
         if self.is_set(()):  # the loss itself is a constant
             return
         its = EditedOperands(operands.record, operands.fetch)

@@ -156,7 +156,7 @@ class Operands:
 
     def gradient(self, index: Cell) -> Cited:
         """Cite one cell of the gradient that reaches the state itself."""
-        return self.named(f"gradients.{self.record.name}", index)
+        return self.named(gradient_name(self.record.name), index)
 
     @property
     def output(self) -> Any:
@@ -205,6 +205,12 @@ class Operation(ABC):
     def describe(self, names: list[str]) -> str:
         """The formula with the operands' names in it."""
         return self.formula.format(*names)
+
+
+def gradient_name(state: str) -> str:
+    """What the gradient of a state is called. `gradients.norm` is the norm of all gradients, so that
+    of a decoder's last state `norm` has another name."""
+    return "gradients.norm.state" if state == "norm" else f"gradients.{state}"
 
 
 def one(cited: Cited, factor: float = 1.0, note: str = "") -> Term:

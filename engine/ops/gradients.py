@@ -6,7 +6,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term, chooses, one
+from engine.ops.core import (
+    Cell,
+    Cited,
+    Explanation,
+    Operands,
+    Operation,
+    Term,
+    chooses,
+    gradient_name,
+    one,
+)
 from engine.states import State, View
 
 
@@ -101,7 +111,7 @@ TOTAL_NORM = TotalNorm()
 
 def gradient_of_state(state: State) -> State:
     """`gradients.<state>`: an aside; the value must have been kept (see `Training`)."""
-    name = f"gradients.{state.name}"
+    name = gradient_name(state.name)
     operation = GradientOf(state.name)
     return State(name, operation, (state,), state.axes, role="gradient", aside=True)
 
