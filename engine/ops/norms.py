@@ -66,13 +66,13 @@ class LayerNorm(Operation):
 
     def spread(self, operands: Operands, at: Cell) -> float:
         """The variance of a row in float64."""
-        row = operands.value(0)[at].double()
+        row = operands.value(0)[at].detach().double()
         return float(row.var(correction=0))
 
     def explain_part(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
         at = cell[:-1]
         count = operands.shape(0)[-1]
-        mean = float(operands.value(0)[at].double().mean())
+        mean = float(operands.value(0)[at].detach().double().mean())
         for i in range(count):
             its = operands.cell(0, (*at, i))
             if part == "mean":
@@ -91,7 +91,7 @@ class LayerNorm(Operation):
             yield from self._of_parameter(k, cell, operands)
             return
         *at, i = cell
-        row = operands.value(0)[tuple(at)].double()
+        row = operands.value(0)[tuple(at)].detach().double()
         share = 1 / root(float(row.var(correction=0)) + self.eps)
         normal = ((row - row.mean()) * share).tolist()
         count = len(normal)
@@ -101,7 +101,7 @@ class LayerNorm(Operation):
             yield product(above, scale, factor=factor)
 
     def _of_parameter(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
-        x = operands.value(0).double()
+        x = operands.value(0).detach().double()
         share = (x.var(-1, correction=0, keepdim=True) + self.eps).rsqrt()
         normal = (x - x.mean(-1, keepdim=True)) * share
         for at in itertools.product(*map(range, x.shape[:-1])):
@@ -167,14 +167,14 @@ class RMSNorm(Operation):
                 factor = ((i == j) - normal[i] * normal[j] / len(normal)) * share
                 yield product(above, scale, factor=factor)
             return
-        for at in itertools.product(*map(range, x.shape[:-1])):
-            above, its = operands.gradient((*at, *cell)), operands.cell(0, (*at, *cell))
-            share = 1 / root(mean_square(x[at]) + self.eps)
+        for lead in itertools.product(*map(range, x.shape[:-1])):
+            above, its = operands.gradient((*lead, *cell)), operands.cell(0, (*lead, *cell))
+            share = 1 / root(mean_square(x[lead]) + self.eps)
             yield product(above, its, factor=share)
 
 
 def mean_square(row: Tensor) -> float:
-    return float(row.double().square().mean())
+    return float(row.detach().double().square().mean())
 
 
 def root(value: float) -> float:
