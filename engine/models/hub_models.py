@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.data.hub import HubFailed, first_line, is_reachable
 from engine.errors import TensorstepError
-from engine.progress import Tell
+from engine.progress import OFTEN, Tell
 
 ID = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w][\w./-]*))?")
 WANTED = [
@@ -24,6 +26,7 @@ WANTED = [
     "vocab.json",
     "merges.txt",
 ]
+MB = 10**6
 UNWANTED = ["*/*", "consolidated*"]  # other forms of the same weights
 
 
@@ -48,9 +51,7 @@ def fetch(model: HubModel, tell: Tell | None = None) -> Path:
     such model.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    disable_progress_bars()  # they would be drawn over the screen
     online = is_reachable()
     if tell is not None:
         tell(f"asking the hub for {model.id}" if online else f"looking for {model.id}", 0, None)
@@ -62,6 +63,7 @@ def fetch(model: HubModel, tell: Tell | None = None) -> Path:
                 allow_patterns=WANTED,
                 ignore_patterns=UNWANTED,
                 local_files_only=not online,
+                tqdm_class=teller(model.id, tell),
             )
         )
     except OSError as error:  # what the hub and the network raise is one, too
@@ -71,6 +73,28 @@ def fetch(model: HubModel, tell: Tell | None = None) -> Path:
             f"{model.id!r} of the hub cannot be fetched ({first_line(error)}): check its name, or"
             " give a folder"
         ) from None
+
+
+def teller(id: str, tell: Tell | None) -> Any:
+    """In the place of the hub's bars, which would be drawn over the screen: tells of the bytes."""
+    from huggingface_hub.utils.tqdm import tqdm
+
+    last = 0.0
+
+    class Told(tqdm):
+        def __init__(self, *of: Any, **how: Any):
+            self.is_of_bytes = how.get("unit") == "B"
+            how["disable"] = True  # nothing is drawn
+            super().__init__(*of, **how)  # type: ignore[no-untyped-call]
+
+        def update(self, n: float | None = 1) -> None:
+            self.n += n or 0
+            nonlocal last
+            if tell and self.is_of_bytes and self.total and time.monotonic() - last > OFTEN:
+                last = time.monotonic()
+                tell(f"fetching {id} (MB)", int(self.n / MB), int(self.total / MB))
+
+    return Told
 
 
 def told(model: HubModel, error: OSError, online: bool) -> TensorstepError:

@@ -18,6 +18,7 @@ from engine.errors import TensorstepError
 
 WRAPPERS = ("_orig_mod", "module")  # of torch.compile, and of data parallelism
 ROWS = 20  # of a table of differences, at most
+LONGEST = 100  # characters of a name in it
 Shape = tuple[int, ...]
 
 
@@ -204,7 +205,7 @@ def table(wrong: list[str], wanted: Mapping[str, Shape], found: Mapping[str, Sha
             what = "missing"
         elif name not in wanted:
             what = "unexpected"
-        shown = name.encode("unicode_escape").decode()
+        shown = name[:LONGEST].encode("unicode_escape").decode()  # from outside: never obeyed
         lines.append((shown, shape_of(wanted.get(name)), shape_of(found.get(name)), what))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = [aligned(line, widths) for line in lines]

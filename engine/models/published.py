@@ -16,7 +16,7 @@ from engine.models.transformer import DecoderConfig
 from engine.ops import Rotary
 
 LARGEST = 10**8  # of any size in a config.json: larger ones are mistakes
-MOST_BLOCKS = 10_000
+MOST_BLOCKS = 1000
 GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
 NOT_GIVEN = object()
 
