@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 TRAINING, GENERATION = "training", "generation"
+MODULE = "module"  # a model that was not written here: of its inside its modules are known
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ STAGES = {
             "N, w",
         ),
         Stage("batch", "batch", "X, y", "The windows of this step: contexts X, targets y.", "B, w"),
+        Stage(
+            "modules",
+            "modules",
+            "",
+            "What each module of the model gave, in the order in which they were called.",
+        ),
         Stage("prompt", "prompt", "", "The text to be continued.", ""),
         Stage("checkpoint", "checkpoint", "", "The stored parameters that are used.", ""),
         Stage(
@@ -184,11 +191,17 @@ MODEL_STAGES = {
     "attention": ATTENTION,
     "multihead": ATTENTION,
 }
+MODULE_KEYS = ("modules", "loss", "backward", "optimizer", "parameters")
 MODEL_TITLES = {
     "mlp": "window MLP",
     "attention": "one head",
     "multihead": "several heads",
 }
+
+
+def title_of(model: str) -> str:
+    """What a kind of model is called."""
+    return MODEL_TITLES.get(model, "your model")
 
 
 @dataclass(frozen=True)
@@ -211,10 +224,14 @@ class Map:
 
 
 def map_of(kind: str, model: str) -> Map:
-    """The training or generation map of a model: "mlp", "attention" or "multihead".
+    """The training or generation map of a model: "mlp", "attention" or "multihead"; of a "module"
+    there is the training map.
 
     Raises KeyError for a model or a kind of map there is not.
     """
+    if (kind, model) == (TRAINING, MODULE):
+        stages = tuple(STAGES[key] for key in MODULE_KEYS)
+        return Map(kind, model, stages, (Edge("parameters", "modules", "next step"),))
     middle = MODEL_STAGES[model]
     if kind == TRAINING:
         keys = ("stories", "split", "tokenize", "ids", "windows", "batch", *middle)
@@ -234,6 +251,7 @@ def map_of(kind: str, model: str) -> Map:
 # Which state lies in which box, the first pattern that fits. Blocks of a transformer prefix their
 # names ("blocks.0.attention.scores"), which is taken off before.
 STAGE_OF: tuple[tuple[str, str], ...] = (
+    (r"modules\..*", "modules"),
     (r"stories", "stories"),
     (r"split|audit\..*", "split"),
     (r"prompt", "prompt"),
@@ -254,7 +272,7 @@ STAGE_OF: tuple[tuple[str, str], ...] = (
     (r"logits", "logits"),
     (r"loss(\..*)?", "loss"),
     (r"gradients\..*", "backward"),
-    (r"update\..*", "optimizer"),
+    (r"(update|optimizer)\..*", "optimizer"),
     (r"validation", "validation"),
     (r"choice", "choose"),
     (r"stop", "stop"),

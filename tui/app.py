@@ -17,7 +17,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from engine.errors import TensorstepError, UsageError
-from engine.maps import GENERATION, MODEL_TITLES, STAGES, TRAINING, map_of
+from engine.maps import GENERATION, STAGES, TRAINING, map_of, title_of
 from engine.service.client import Client
 from engine.service.connection import Connection, WorkerError
 from engine.service.options import Options
@@ -226,7 +226,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         walker = self.walker
         parts = [
             self.source,
-            MODEL_TITLES[walker.model],
+            title_of(walker.model),
             f"{walker.kind} map",
         ]
         if walker.kind == GENERATION:

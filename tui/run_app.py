@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from textual.binding import BindingType
 
 from engine.errors import TensorstepError
-from engine.maps import TRAINING
+from engine.maps import MODULE, TRAINING
 from engine.runs.directory import ALIVE, ENDED, PAUSED, RunDirectory
 from engine.service.connection import Connection, WorkerDied
 from engine.service.options import Options
@@ -75,7 +75,7 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         self.read_only = read_only
         config = run.read_config()
         self.is_ours = config["kind"] == "training"
-        walk = config["run"]["walk"] if self.is_ours else {"model": "module"}
+        walk = config["run"]["walk"] if self.is_ours else {"model": MODULE}
         client = RunClient(run, read_only)
         super().__init__(Options.from_json(walk), None, TRAINING, glyphs, client, debug)
         self.client = client

@@ -70,11 +70,13 @@ class Control:
 
         Raises UsageError while the loop is going.
         """
-        if not self._stands.is_set():
+        if not self._stands.is_set() and self.state != PAUSED:  # it stands a moment later
             raise UsageError(GOING)
         done: Future[Found] = Future()
 
         def work() -> None:
+            if not done.set_running_or_notify_cancel():  # nobody waits for it any more
+                return
             try:
                 if not self._stands.is_set():
                     raise UsageError(GOING)
@@ -89,6 +91,8 @@ class Control:
             except TimeoutError:
                 if not done.done() and self.state in ENDED:
                     raise UsageError("the run has ended") from None
+                if self.state != PAUSED and done.cancel():  # it went on before it came to it
+                    raise UsageError(GOING) from None
 
     def add_breakpoint(self, text: str) -> None:
         """One more condition. Raises UsageError for one that is none."""
