@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, STAGES, TRAINING, map_of, title_of
@@ -161,6 +162,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         if self.tracing or self.is_headless:
             super()._handle_exception(error)
             return
+        if isinstance(error, WorkerFailed):  # Textual's, of a job of ours
+            error = error.error if isinstance(error.error, Exception) else error
         self.failure = f"failed: {type(error).__name__}: {error} (--debug tells where)"
         self._return_code = 1
         self._close_messages_no_wait()

@@ -14,7 +14,6 @@ import re
 import time
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -236,20 +235,30 @@ class Curves:
     # --- what is drawn ------------------------------------------------------------------------
 
     def columns(self, series: str, first: int, last: int, count: int) -> list[Column]:
-        """Steps `first` to `last` (as far as they are read) in at most `count` columns, of about
-        equally many steps; where there are fewer steps, each has its own."""
+        """Steps `first` to `last` (as far as they are read) in at most `count` columns: see
+        `column_of`; where there are fewer steps, each has its own."""
         numbers: Series = getattr(self, series)
         first, last = max(1, first), min(last, len(numbers.values))
-        steps = last - first + 1
-        count = min(count, steps)
-        bounds = [first + i * steps // count for i in range(count + 1)] if count > 0 else []
-        return [numbers.column(a, b - 1) for a, b in pairwise(bounds)]
+        if count < 1 or last < first:
+            return []
+        each = steps_a_column(first, last, count)
+        begins = range((first - 1) // each * each + 1, last + 1, each)
+        return [numbers.column(max(first, a), min(last, a + each - 1)) for a in begins]
+
+
+def steps_a_column(first: int, last: int, count: int) -> int:
+    """How many steps a column has: a power of two, so that the columns of the past stay as they are
+    while a run goes on, and cost no byte of a slow line."""
+    each = 1
+    while (last - 1) // each - (first - 1) // each >= count:
+        each *= 2
+    return each
 
 
 def column_of(step: int, first: int, last: int, count: int) -> int:
     """Which of the columns of `Curves.columns` a step stands in, counted from 0."""
-    steps = last - first + 1
-    return ((step - first + 1) * min(count, steps) - 1) // steps
+    each = steps_a_column(first, last, count)
+    return (step - 1) // each - (first - 1) // each
 
 
 def whole_lines(file: BinaryIO, size: int, most: int) -> list[bytes]:
