@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN = .venv/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: run test bench-smoke snapshots clean
+.PHONY: run test slow bench-smoke snapshots clean
 
 run: .venv/.installed
 	@$(BIN)/tensorstep $(ARGS)
@@ -18,6 +18,9 @@ test: .venv/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+slow: .venv/.installed-dev  # tests that take a minute or more
+	$(BIN)/python -m pytest -m slow
 
 bench-smoke: .venv/.installed-dev  # every benchmark in its smallest size: they run, no more
 	for subject in training memory startup keys data terminal runs watch; do \

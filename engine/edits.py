@@ -58,6 +58,14 @@ class Edit:
         return self.step + 1 if self.is_parameter else self.step
 
 
+def edit_written(text: str) -> Edit:
+    """The edit that is written STEP:STATE:I,J=VALUE: see `Edit.written`."""
+    where, _, value = text.rpartition("=")
+    step, name, *cell = where.split(":")
+    cells = tuple(map(int, cell[0].split(","))) if cell and cell[0] else ()
+    return Edit(int(step), name, cells, float(value))
+
+
 class EditedOperands(Operands):
     """What an operation computed itself: where it cites its own cells, those before the edit."""
 

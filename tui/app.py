@@ -15,9 +15,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from engine.errors import TensorstepError, UsageError
-from engine.maps import GENERATION, MODEL_TITLES, STAGES, TRAINING, map_of
+from engine.maps import GENERATION, STAGES, TRAINING, map_of, title_of
 from engine.service.client import Client
 from engine.service.connection import Connection, WorkerError
 from engine.service.options import Options
@@ -161,6 +162,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         if self.tracing or self.is_headless:
             super()._handle_exception(error)
             return
+        if isinstance(error, WorkerFailed):  # Textual's, of a job of ours
+            error = error.error if isinstance(error.error, Exception) else error
         self.failure = f"failed: {type(error).__name__}: {error} (--debug tells where)"
         self._return_code = 1
         self._close_messages_no_wait()
@@ -226,7 +229,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         walker = self.walker
         parts = [
             self.source,
-            MODEL_TITLES[walker.model],
+            title_of(walker.model),
             f"{walker.kind} map",
         ]
         if walker.kind == GENERATION:

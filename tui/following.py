@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import TensorstepError
-from engine.runs.directory import ALIVE, PAUSED, RunDirectory
+from engine.runs.directory import ALIVE, FULL, PAUSED, RunDirectory
 from engine.runs.metrics import number
 from tui.plain import shown
 
@@ -53,14 +54,22 @@ def follow(run: RunDirectory, as_json: bool) -> int:
     try:
         with teller:
             return until_end(run, teller)
-    except KeyboardInterrupt:
-        name = shown(run.name)
-        print(
-            f"\nleft: the run goes on. `tensorstep attach {name}` comes back,"
-            f" `tensorstep stop {name}` ends it.",
-            file=sys.stderr,
-        )
+    except BrokenPipeError:  # `| head` has seen enough; the run goes on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        return leave(run)
+
+
+def leave(run: RunDirectory) -> int:
+    """Say how to come back to a run that goes on. Returns the exit code."""
+    name = shown(run.handle)
+    print(
+        f"\nleft: the run goes on. `tensorstep attach {name}` comes back,"
+        f" `tensorstep stop {name}` ends it.",
+        file=sys.stderr,
+    )
+    return 0
 
 
 def until_end(run: RunDirectory, teller: Teller) -> int:
@@ -72,9 +81,9 @@ def until_end(run: RunDirectory, teller: Teller) -> int:
             rows = Rows(run.metrics, worker.first_step)
         for row in rows.read() if rows is not None else ():
             teller.tell(row)
-        if state == PAUSED and worker is not None and worker.why:
+        if state == PAUSED and worker is not None and worker.why not in (None, FULL):
             raise TensorstepError(
-                f"the run {run.name!r} is paused: {worker.why}; `tensorstep attach {run.name}`"
+                f"the run {run.name!r} is paused: {worker.why}; `tensorstep attach {run.handle}`"
                 " shows it"
             )
         if state not in ALIVE:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from textual.binding import BindingType
 
 from engine.errors import TensorstepError
-from engine.maps import TRAINING
+from engine.maps import MODULE, TRAINING
 from engine.runs.directory import ALIVE, ENDED, PAUSED, RunDirectory
-from engine.service.connection import Connection, WorkerDied
+from engine.service.connection import Connection, WorkerDied, WorkerError
 from engine.service.options import Options
 from engine.service.run_client import RunClient, reach
 from tui.actions import ACTIONS, BINDINGS, RUN_ACTIONS, bindings
@@ -75,13 +75,14 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         self.read_only = read_only
         config = run.read_config()
         self.is_ours = config["kind"] == "training"
-        walk = config["run"]["walk"] if self.is_ours else {"model": "module"}
+        walk = config["run"]["walk"] if self.is_ours else {"model": MODULE}
         client = RunClient(run, read_only)
         super().__init__(Options.from_json(walk), None, TRAINING, glyphs, client, debug)
         self.client = client
         self.control = RunControl(client)
         self.live: LiveScreen | None = None
         self.run_state = run.state()
+        self.status: dict[str, Any] | None = None  # how the run stood when it was asked last
         self._asking = False
 
     def walker_for(self, client: Connection, options: Options, kind: str) -> Walker:
@@ -108,31 +109,53 @@ class RunScreen(Tensorstep, inherit_bindings=False):
 
     def give_up(self, error: TensorstepError) -> None:
         """A run that has ended is still there to be read."""
-        self.control.connected.set()  # who waits is told that it is gone
-        if not isinstance(error, WorkerDied):
+        if isinstance(error, WorkerDied):
+            self.show_live()
+            if self.live is not None:
+                self.live.lose(error)
+        else:
             super().give_up(error)
-        elif self.live is None:
-            self.show_live(False)
+        self.control.connected.set()  # who waits is told that it is gone
 
     # --- live, or walked ----------------------------------------------------------------------
 
-    def show_live(self, is_alive: bool = True) -> None:
-        """The live screen over the walk."""
+    def show_live(self, is_alive: bool = True, status: dict[str, Any] | None = None) -> None:
+        """The live screen over the walk; `status`: how the run stood when it was asked last."""
         if self.live is not None:
             return
         run = self.run_directory
         control = self.control if is_alive else None
         self.live = LiveScreen(
-            run.path, run.name, self.glyphs, control, self.read_only, self.typing
+            run.path, run.name, self.glyphs, control, self.read_only, self.typing, status
         )
         self.push_screen(self.live)
 
     def on_live_keys_open_walk(self) -> None:
-        if self.live is None:
+        self.walker.later(self.open_walk)
+
+    async def open_walk(self) -> None:
+        """The walk, as soon as there is something to see of it, in place of the live screen."""
+        try:
+            await self.walk_of_run.show_walk()
+        except (WorkerDied, WorkerError):
+            raise
+        except TensorstepError as error:  # it goes on again, or all steps are done
+            if self.live is not None:
+                self.live.say(str(error), True)
             return
-        self.live.dismiss(None)
-        self.live = None
-        self.walker.later(self.walk_of_run.show_walk)
+        await self.show_state()
+        if self.live is not None:
+            self.status = self.live.status
+            self.live.dismiss(None)
+            self.live = None
+
+    async def show_state(self) -> None:
+        try:
+            await super().show_state()
+        except (WorkerDied, WorkerError):
+            raise
+        except TensorstepError:  # the run was let go on meanwhile
+            await self.look_after()
 
     @property
     def walk_of_run(self) -> RunWalker:
@@ -141,7 +164,8 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         return walker
 
     async def look_after(self) -> None:
-        """While the step is walked: back to the live screen, should another let the run go on."""
+        """While the step is walked: what others have done. Back to the live screen where the run
+        goes on; to the walk as it is now, where it has come to stand still anew."""
         if self.live is not None or self._asking or not self.walker.ready:
             return
         self._asking = True
@@ -152,22 +176,25 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         finally:
             self._asking = False
         self.device = status.get("device", self.device)
-        self.run_state = status["state"]
+        before, self.status, self.run_state = self.status, status, status["state"]
         if self.run_state != PAUSED:
-            self.show_live()
+            self.show_live(status=status)
+        elif before and before.get("stops") != status.get("stops"):  # it went on in between
+            if status["why"] is not None:
+                self.bell()
+            self.walker.later(self.walk_of_run.show_walk)
 
     # --- keys ---------------------------------------------------------------------------------
 
     async def let_go_on(self) -> None:
         """Have the run go on; the live screen shows it."""
-        await self.client.ask("resume")
-        self.show_live()
+        self.show_live(status=await self.client.ask("resume"))
 
     def action_resume(self) -> None:
         self.walker.later(self.let_go_on)
 
     def action_live(self) -> None:
-        self.show_live()
+        self.show_live(status=self.status)
 
     def action_finish_step(self) -> None:
         """To the first state of the next step."""

@@ -28,7 +28,7 @@ from engine.service.connection import WorkerDied
 from engine.service.options import Options
 from engine.service.run_client import RunClient, reach
 from engine.service.run_options import RunOptions
-from tui.following import follow
+from tui.following import follow, leave
 from tui.plain import shown
 from tui.run_arguments import RUN, check_train
 
@@ -47,7 +47,10 @@ def train(given: argparse.Namespace, open_screen: Any) -> int:
     check_train(values)
     run = resumed(values) if "resume" in values else started(values)
     process = launch(run)
-    wait_for(run, process)
+    try:
+        wait_for(run, process)
+    except KeyboardInterrupt:
+        return leave(run)
     if "no_screen" not in values:
         return int(open_screen(run, read_only=False))
     return follow(run, "json" in values)
@@ -78,7 +81,9 @@ def resumed(values: dict[str, Any]) -> RunDirectory:
             f"{run.name!r} is a loop of your own, which was watched: start it again yourself"
         )
     if run.state() in ALIVE:
-        raise UsageError(f"the run {run.name!r} is going: `tensorstep attach {run.name}` shows it")
+        raise UsageError(
+            f"the run {run.name!r} is going: `tensorstep attach {run.handle}` shows it"
+        )
     own = {key: value for key, value in values.items() if key in WALK}
     if "no_clip" in values:
         own["clip"] = None

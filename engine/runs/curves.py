@@ -14,7 +14,6 @@ import re
 import time
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -36,11 +35,13 @@ LINE = re.compile(
     ).encode(),
     re.MULTILINE,
 )
-WORDS = {b"null": math.nan, b'"nan"': math.nan, b'"inf"': math.inf, b'"-inf"': -math.inf}
+UNKNOWN = -math.nan  # null: told from a number that went bad by its sign
+WORDS = {b"null": UNKNOWN, b'"nan"': math.nan, b'"inf"': math.inf, b'"-inf"': -math.inf}
 
 
 class Column(NamedTuple):
-    """A range of steps: extremes and mean of the finite values, and whether there are others."""
+    """A range of steps: extremes and mean of the finite values (nan, where there are none), and
+    whether others are not finite."""
 
     first: int
     last: int
@@ -56,7 +57,7 @@ class Series:
     def __init__(self) -> None:
         self.values = array("d")
         self._lows, self._highs, self._sums = array("d"), array("d"), array("d")
-        self._odd = array("H")  # how many are not finite
+        self._odd, self._unknown = array("H"), array("H")  # how many are not finite, not known
 
     def at(self, step: int) -> float:
         """The value of a step, which are counted from 1; nan where there is none."""
@@ -65,11 +66,12 @@ class Series:
     def _sum_up(self) -> None:
         """Measure the blocks that are whole by now; of a series nobody draws, none."""
         for begin in range(BLOCK * len(self._lows), len(self.values) - BLOCK + 1, BLOCK):
-            low, high, total, odd = measured(self.values[begin : begin + BLOCK])
+            low, high, total, odd, unknown = measured(self.values[begin : begin + BLOCK])
             self._lows.append(low)
             self._highs.append(high)
             self._sums.append(total)
             self._odd.append(odd)
+            self._unknown.append(unknown)
 
     def column(self, first: int, last: int) -> Column:
         """What steps `first` to `last` have."""
@@ -77,32 +79,35 @@ class Series:
         begin, end = first - 1, last
         blocks = range(-(-begin // BLOCK), end // BLOCK)
         if len(blocks) < 2:
-            low, high, total, odd = measured(self.values[begin:end])
+            low, high, total, odd, unknown = measured(self.values[begin:end])
         else:
             whole = slice(blocks.start, blocks.stop)
             low, high = min(self._lows[whole]), max(self._highs[whole])
             total, odd = sum(self._sums[whole]), sum(self._odd[whole])
+            unknown = sum(self._unknown[whole])
             for a, b in ((begin, blocks.start * BLOCK), (blocks.stop * BLOCK, end)):
                 if a < b:
                     more = measured(self.values[a:b])
                     low, high = min(low, more[0]), max(high, more[1])
-                    total, odd = total + more[2], odd + more[3]
-        finite = end - begin - odd
+                    total, odd, unknown = total + more[2], odd + more[3], unknown + more[4]
+        finite = end - begin - odd - unknown
         if not finite:
-            return Column(first, last, math.nan, math.nan, math.nan, True)
+            return Column(first, last, math.nan, math.nan, math.nan, odd > 0)
         mean = max(low, min(high, total / finite))  # rounding may bring it out of them
         return Column(first, last, low, high, mean, odd > 0)
 
 
-def measured(values: Sequence[float]) -> tuple[float, float, float, int]:
-    """Lowest, highest and sum of the finite values, and how many are not finite."""
+def measured(values: Sequence[float]) -> tuple[float, float, float, int, int]:
+    """Lowest, highest and sum of the finite values, and how many are not finite, and not known."""
     total = sum(values)
     if math.isfinite(total):  # one that is not finite would have made it so
-        return min(values), max(values), total, 0
+        return min(values), max(values), total, 0, 0
     finite = [value for value in values if math.isfinite(value)]
+    unknown = sum(value != value and math.copysign(1, value) < 0 for value in values)
+    odd = len(values) - len(finite) - unknown
     if not finite:
-        return math.inf, -math.inf, 0.0, len(values)
-    return min(finite), max(finite), sum(finite), len(values) - len(finite)
+        return math.inf, -math.inf, 0.0, odd, unknown
+    return min(finite), max(finite), sum(finite), odd, unknown
 
 
 class Curves:
@@ -230,20 +235,30 @@ class Curves:
     # --- what is drawn ------------------------------------------------------------------------
 
     def columns(self, series: str, first: int, last: int, count: int) -> list[Column]:
-        """Steps `first` to `last` (as far as they are read) in at most `count` columns, of about
-        equally many steps; where there are fewer steps, each has its own."""
+        """Steps `first` to `last` (as far as they are read) in at most `count` columns: see
+        `column_of`; where there are fewer steps, each has its own."""
         numbers: Series = getattr(self, series)
         first, last = max(1, first), min(last, len(numbers.values))
-        steps = last - first + 1
-        count = min(count, steps)
-        bounds = [first + i * steps // count for i in range(count + 1)] if count > 0 else []
-        return [numbers.column(a, b - 1) for a, b in pairwise(bounds)]
+        if count < 1 or last < first:
+            return []
+        each = steps_a_column(first, last, count)
+        begins = range((first - 1) // each * each + 1, last + 1, each)
+        return [numbers.column(max(first, a), min(last, a + each - 1)) for a in begins]
+
+
+def steps_a_column(first: int, last: int, count: int) -> int:
+    """How many steps a column has: a power of two, so that the columns of the past stay as they are
+    while a run goes on, and cost no byte of a slow line."""
+    each = 1
+    while (last - 1) // each - (first - 1) // each >= count:
+        each *= 2
+    return each
 
 
 def column_of(step: int, first: int, last: int, count: int) -> int:
     """Which of the columns of `Curves.columns` a step stands in, counted from 0."""
-    steps = last - first + 1
-    return ((step - first + 1) * min(count, steps) - 1) // steps
+    each = steps_a_column(first, last, count)
+    return (step - 1) // each - (first - 1) // each
 
 
 def whole_lines(file: BinaryIO, size: int, most: int) -> list[bytes]:

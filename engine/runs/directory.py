@@ -25,6 +25,7 @@ from engine.runs.metrics import last_row
 STARTING, RUNNING, PAUSED, STOPPING = ALIVE = ("starting", "running", "paused", "stopping")
 FINISHED, STOPPED, FAILED, DIED = ENDED = ("finished", "stopped", "failed", "died")
 ELSEWHERE = "elsewhere"  # on another host, from which nothing can be seen here
+FULL = "the disk is full: the run goes on when there is room"  # why it is paused meanwhile
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 PATIENCE = 1.0  # seconds in which somebody who only looks lets go of a lock again
 
@@ -84,8 +85,8 @@ class RunDirectory:
                 raise UsageError(
                     f"{str(self.path)!r} has files that are no run's: give an empty directory"
                 )
-            self.checkpoints.mkdir()
             self.write_json(self.config, config)
+            self.checkpoints.mkdir()
         except OSError as error:
             raise TensorstepError(
                 f"no run can be kept in {str(self.path)!r} ({error.strerror}): give another"
@@ -121,6 +122,12 @@ class RunDirectory:
     @property
     def name(self) -> str:
         return str(self.read_config().get("name") or self.path.name)
+
+    @property
+    def handle(self) -> str:
+        """How the run is called in a command: by its name, or, where that leads elsewhere, by its
+        directory."""
+        return self.path.name if self.path.parent == runs_folder() else str(self.path)
 
     # --- the lock -----------------------------------------------------------------------------
 
@@ -206,7 +213,7 @@ def new_run(name: str | None, stem: str) -> RunDirectory:
         return next(run for n in numbers if not (run := named_run(f"{stem}-{n}")).path.exists())
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name: use letters, digits, - and _, or give --run-dir")
-    if named_run(name).path.exists():
+    if named_run(name).exists:
         raise UsageError(f"there is a run called {name!r}: give another --name, or --resume {name}")
     return named_run(name)
 

@@ -129,13 +129,18 @@ def step_of(line: bytes) -> int:
 
 
 def set_aside(path: Path, lines: bytes) -> None:
-    """Append lines to the file of those that were cut, unless it ends with them already."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-    try:
-        size = os.fstat(number).st_size
-        if size >= len(lines) and os.pread(number, len(lines), size - len(lines)) == lines:
-            return
-        disk.append(number, lines)
-        disk.sync(number)
-    finally:
-        os.close(number)
+    """Append lines to the file of those that were cut, unless it ends with them already. All or
+    nothing: a kill leaves no half of them."""
+    there = path.read_bytes() if path.exists() else b""
+    if not there.endswith(lines):
+        disk.write_whole(path, there + lines)
+
+
+def cut_samples(path: Path, step: int) -> None:
+    """Take samples of steps after `step` away: those steps, and they, are made again. So is a last
+    line that was cut short."""
+    content = path.read_bytes() if path.exists() else b""
+    kept = [line for line in content.splitlines(True) if line.endswith(b"\n")]
+    kept = [line for line in kept if step_of(line) <= step]
+    if b"".join(kept) != content:
+        disk.write_whole(path, b"".join(kept))

@@ -37,8 +37,10 @@ class Control:
         self.state = STARTING
         self.why: str | None = None
         self.breakpoints: list[Condition] = []
+        self._stops = 0  # how often the loop has come to stand still
         self._changed = changed
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._asked = False  # whether a pause was asked for that has not begun
         self._stands = threading.Event()  # set while jobs are done at once
@@ -48,7 +50,7 @@ class Control:
     def pause(self) -> None:
         """Ask the loop to stand still when its step has ended."""
         with self._lock:
-            self._asked = self.state in (STARTING, RUNNING)
+            self._asked = self.state in (STARTING, RUNNING, PAUSED)  # which may be for a moment
 
     def resume(self) -> None:
         """Have the loop go on."""
@@ -70,11 +72,13 @@ class Control:
 
         Raises UsageError while the loop is going.
         """
-        if not self._stands.is_set():
+        if not self._stands.is_set() and self.state != PAUSED:  # it stands a moment later
             raise UsageError(GOING)
         done: Future[Found] = Future()
 
         def work() -> None:
+            if not done.set_running_or_notify_cancel():  # nobody waits for it any more
+                return
             try:
                 if not self._stands.is_set():
                     raise UsageError(GOING)
@@ -89,6 +93,8 @@ class Control:
             except TimeoutError:
                 if not done.done() and self.state in ENDED:
                     raise UsageError("the run has ended") from None
+                if self.state != PAUSED and done.cancel():  # it went on before it came to it
+                    raise UsageError(GOING) from None
 
     def add_breakpoint(self, text: str) -> None:
         """One more condition. Raises UsageError for one that is none."""
@@ -134,6 +140,10 @@ class Control:
         if not self.stopping:
             self._set(PAUSED, why)
 
+    def be_again(self, state: str, why: str | None) -> None:
+        """What held the loop is over: it goes on, or stands still for the reason it had before."""
+        self._set(state, why)
+
     def broken(self, row: Mapping[str, float | None], figures: Figures) -> Condition | None:
         """The first breakpoint that holds in a step."""
         return next((each for each in self.breakpoints if each.holds(row, figures)), None)
@@ -171,12 +181,15 @@ class Control:
                 return
             if self.state in ENDED or (self.state == STOPPING and state not in ENDED):
                 return
+            self._stops += state == PAUSED != self.state
             self.state, self.why = state, why
-        self._changed(state, why)
+        with self._telling:  # in order: what is told last is how it stands
+            self._changed(self.state, self.why)
 
     def status(self) -> dict[str, Any]:
         return {
             "state": self.state,
             "why": self.why,
+            "stops": self._stops,
             "breakpoints": [each.text for each in self.breakpoints],
         }

@@ -24,6 +24,7 @@ class Keeping:
         self.run = run
         self.keep_every = keep_every
         self.saved = 0  # the step of the last checkpoint
+        run.checkpoints.mkdir(exist_ok=True)
         self._metrics = MetricsFile(run.metrics)
         self._samples = os.open(run.samples, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         self._waiting: deque[Callable[[], None]] = deque()
@@ -42,6 +43,7 @@ class Keeping:
 
         def save() -> None:
             self._metrics.sync()
+            disk.sync(self._samples)
             save_checkpoint(self.run.checkpoints, snapshot, facts)
             retain(self.run.checkpoints, self.keep_every)
 

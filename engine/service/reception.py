@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,17 +13,21 @@ from engine.service.line import Answer, Line
 from engine.service.protocol import BrokenFrame
 from engine.service.sockets import is_own
 
+OFTEN = 0.1  # seconds between two tries to take a screen in
+
 
 class Visitor:
     """One screen.
 
-    cursor  where it stands in the walk of the paused step; None: at its beginning
+    cursor   where it stands in a walk, which is there, too; None: at its beginning
+    cursors  where it stands: on each map, in which walk of a paused step
     """
 
     def __init__(self, line: Line):
         self.line = line
         self.read_only = False
         self.cursor: Any = None
+        self.cursors: dict[str, tuple[Any, Any]] = {}
 
 
 Reply = Callable[[Visitor, str, dict[str, Any]], Answer]
@@ -54,8 +59,11 @@ class Reception:
         while True:
             try:
                 connected, _ = self._listening.accept()
-            except OSError:  # closed
-                return
+            except OSError:  # closed, or too many files are open
+                if self._listening.fileno() < 0:
+                    return
+                time.sleep(OFTEN)
+                continue
             try:
                 own = is_own(connected)
             except OSError:

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 from engine.errors import TensorstepError
-from engine.runs.directory import ALIVE, DIED, ELSEWHERE, RunDirectory, Worker
+from engine.runs.directory import ALIVE, DIED, ELSEWHERE, RunDirectory
 from engine.service.connection import LIMIT, Connection, WorkerDied
 
 PATIENCE = 60.0  # seconds in which a process that has just been started may begin to listen
@@ -35,7 +35,7 @@ class RunClient(Connection):
                 f" attach there, for example by `ssh {worker.host}`"
             )
         if state not in ALIVE or worker is None:
-            raise WorkerDied(f"the run {self.run.name!r} {ended(state, worker)}")
+            raise WorkerDied(f"the run {self.run.name!r} {ended(self.run, state)}")
         try:
             incoming, outgoing = await asyncio.open_unix_connection(worker.socket, limit=LIMIT)
         except OSError as error:
@@ -53,8 +53,7 @@ class RunClient(Connection):
         for _ in range(100):  # it closes its socket a moment before it has ended
             state = self.run.state()
             if state not in ALIVE:
-                worker = self.run.read_worker()
-                return f"the run {self.run.name!r} {ended(state, worker)}"
+                return f"the run {self.run.name!r} {ended(self.run, state)}"
             await asyncio.sleep(0.02)
         return f"the run {self.run.name!r} has closed the connection"
 
@@ -67,10 +66,12 @@ class RunClient(Connection):
         await self._stop_listening("the run was left")
 
 
-def ended(state: str, worker: Worker | None) -> str:
+def ended(run: RunDirectory, state: str) -> str:
     """How a run has ended, in words."""
+    worker = run.read_worker()
     said = {
-        DIED: "has died without a word: `tensorstep train --resume` goes on from its checkpoint",
+        DIED: f"has died without a word: `tensorstep train --resume {run.handle}` goes on from its"
+        " checkpoint",
         "failed": f"has failed: {worker.why if worker else ''}",
         "stopped": "was stopped",
         "finished": "is finished",

@@ -14,6 +14,7 @@ from engine.service.desk import Desk
 from engine.service.line import Answer
 from engine.service.reception import Visitor
 from engine.service.training_run import TrainingRun
+from engine.walk import Position, Walk
 
 CHANGING = ("pause", "resume", "stop", "breakpoints", "edit", "undo")
 
@@ -84,9 +85,9 @@ class RunDesk:
         if method == "open":
             raise UsageError("a run is opened already: attach to it")
         live = run.open_walk()
-        walk = run.session.walk(params.get("map", TRAINING), params.get("model"))
-        if visitor.cursor is not None and visitor.cursor[0] is walk:
-            walk.cursor = visitor.cursor[1]
+        kind = params.get("map", TRAINING)
+        walk = run.session.walk(kind, params.get("model"))
+        walk.cursor = place_of(visitor, kind, walk, run)
         before = (live.frontier, len(live.records(live.frontier)))
         desk.tell = visitor.line.tell
         run.session.tell = visitor.line.tell
@@ -95,6 +96,14 @@ class RunDesk:
             return desk.answer(method, params)
         finally:
             walk.may_go_on = live.may_go_on = True
-            after = run.session.walk(params.get("map", TRAINING), params.get("model"))
-            visitor.cursor = (after, after.cursor)
+            visitor.cursors[kind] = (live, run.session.walk(kind, params.get("model")).cursor)
             run.moves += (live.frontier, len(live.records(live.frontier))) != before
+
+
+def place_of(visitor: Visitor, kind: str, walk: Walk, run: TrainingRun) -> Position:
+    """Where a screen stands in a walk: where it left it, or, new to it, where everybody begins."""
+    live, place = visitor.cursors.get(kind, (None, Position(0, 0)))
+    if live is not run.walk and kind == TRAINING:
+        place = run.entrance
+    begun = place.step <= walk.frontier and place.index < len(walk.records(place.step))
+    return place if begun else walk.cursor

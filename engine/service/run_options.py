@@ -73,9 +73,7 @@ class RunOptions:
             values["corpus"] = CORPUS
         if values.get("rows") is not None:
             values.pop("batch", None)
-        for name in ("text", "corpus", "tokenizer"):  # the process that trains starts elsewhere
-            if values.get(name) is not None and os.path.exists(values[name]):
-                values[name] = os.path.abspath(values[name])
+        values = placed(values)
         return cls(walk=Options.from_json(values), **run)
 
     def check(self) -> RunOptions:
@@ -109,12 +107,11 @@ class RunOptions:
         """These options with other ones that change no number. Raises UsageError, naming the
         option, for one that would."""
         own = {**self.walk.to_json(), **self.to_json()}
-        for name, value in given.items():
+        for name, value in placed(given).items():
             if name not in FREE and own.get(name) != value:
-                option = name.replace("_", "-")
                 raise UsageError(
-                    f"--{option} {value} would change the numbers: the run was started with"
-                    f" {own.get(name)}; start a new run with it"
+                    f"{as_given(name, value)} would change the numbers: the run was started with"
+                    f" {as_given(name, own.get(name))}; start a new run with it"
                 )
         changed = replace(self, **{name: given[name] for name in FREE if name in given})
         if changed.steps != self.steps and self.scheduled().steps is not None:
@@ -136,3 +133,22 @@ class RunOptions:
         for name in ("breaks", "edits"):
             kept[name] = tuple(kept.get(name, ()))
         return cls(**kept)
+
+
+def as_given(name: str, value: Any) -> str:
+    """An option as a user writes it."""
+    if (name, value) == ("clip", None):
+        return "--no-clip"
+    if name == "nonfinite":
+        return "a stop at numbers that are not finite" if value else "--no-break-on-nonfinite"
+    return f"--{name.replace('_', '-')} {value}"
+
+
+def placed(values: dict[str, Any]) -> dict[str, Any]:
+    """Options with the whole paths of files: the process that trains starts elsewhere."""
+    there = {
+        name: os.path.abspath(values[name])
+        for name in ("text", "corpus", "tokenizer")
+        if values.get(name) is not None and os.path.exists(values[name])
+    }
+    return {**values, **there}

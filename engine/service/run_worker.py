@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from datetime import datetime
@@ -61,7 +62,7 @@ class RunWorker:
 
     def work(self) -> int:
         """Train. Returns the exit code."""
-        signal.signal(signal.SIGTERM, lambda *_: self.control.stop())
+        signal.signal(signal.SIGTERM, self._asked_to_leave)
         try:
             self.control.end(self._train())
         except Exception as error:  # the log has all of it, worker.json a sentence
@@ -70,6 +71,10 @@ class RunWorker:
             self.control.end(FAILED, sentence_of(error))
             return 1
         return 0
+
+    def _asked_to_leave(self, *_: object) -> None:
+        """In a thread of its own: the one that a signal interrupts may hold the control's locks."""
+        threading.Thread(target=self.control.stop, daemon=True).start()
 
     def _train(self) -> str:
         from engine.service.run_desk import RunDesk

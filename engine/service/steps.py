@@ -161,7 +161,8 @@ class Steps:
         for name, old in before.items():
             size = float(torch.linalg.vector_norm(old))
             change = float(torch.linalg.vector_norm(self.parameters[name].detach() - old))
-            rows.append([name, change / size if size else math.nan])
+            if size > 0 and math.isfinite(change / size):
+                rows.append([name, change / size])
         self.ratios = {"step": step, "rows": rows}
 
     # --- the rest of a process ----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import deque
@@ -10,27 +11,26 @@ from typing import Any
 import psutil
 import torch
 
-from engine.edits import Edit
+from engine.edits import edit_written
 from engine.errors import TensorstepError, UsageError
 from engine.nonfinite import first_bad
 from engine.runs import disk
 from engine.runs.checkpoints import best_of, checkpoints_in, finite, load_checkpoint
 from engine.runs.conditions import Condition
-from engine.runs.directory import FINISHED, PAUSED, STOPPED, RunDirectory
-from engine.runs.metrics import cut
+from engine.runs.directory import FINISHED, FULL, PAUSED, RUNNING, STOPPED, RunDirectory
+from engine.runs.metrics import cut, cut_samples
 from engine.service.control import Control
 from engine.service.keeping import Keeping
 from engine.service.run_options import RunOptions
 from engine.service.run_session import RunSession
 from engine.service.steps import Ended, NotFinite, Steps
 from engine.states import drain
-from engine.walk import Walk, nearest
+from engine.walk import Position, Walk, nearest
 
 SAMPLED = 60  # tokens of a sample
 RECENT = 1000  # losses that a walk shows
 OFTEN = 2.0  # seconds between two readings of the update ratios, while a screen is attached
 RETRY = 1.0  # seconds after which a full disk is tried again
-FULL = "the disk is full: the run goes on when there is room"
 
 
 class TrainingRun:
@@ -47,15 +47,17 @@ class TrainingRun:
         self.options = options
         self.control = control
         self.session = session
-        training, process = session.process(tuple(map(edit_of, options.edits)))
+        training, process = session.process(tuple(map(edit_written, options.edits)))
         self.steps = Steps(training, process, self.step_ended, options.steps, options.nonfinite)
         session.steps = self.steps
         self.done = 0
         self.moves = 0
         self.screens = 0  # how many are attached
         self.walk: Walk | None = None  # of the step after `done`, while a screen looks at it
+        self.entrance = Position(0, 0)  # where screens that are new to it stand in that
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._best = math.inf
+        self._why: str | None = None  # what the run is to stand still for
         self._measured = time.monotonic()
         self._is_first_step = True  # whether it is the next to end, after which names are known
         self._facts = {
@@ -76,6 +78,21 @@ class TrainingRun:
         """
         disk.sweep(self.run.path)
         disk.sweep(self.run.checkpoints)
+        told = self._stand()
+        try:
+            cut(self.run.metrics, self.run.cut, self.done)
+            cut_samples(self.run.samples, self.done)
+            self.keeping = Keeping(self.run, self.options.keep_every)
+        except OSError as error:
+            raise TensorstepError(
+                f"{str(self.run.path)!r} cannot be written to ({error.strerror}): mend that, then"
+                " --resume"
+            ) from None
+        self.keeping.saved = self.done
+        return told
+
+    def _stand(self) -> str | None:
+        """Stand where the last checkpoint stands. Returns what is to be told of it."""
         found = checkpoints_in(self.run.checkpoints)
         told = None
         if found:
@@ -86,9 +103,6 @@ class TrainingRun:
             self.done = snapshot.step
             best = best_of(found)
             self._best = best.val_loss if best and best.val_loss is not None else math.inf
-        cut(self.run.metrics, self.run.cut, self.done)
-        self.keeping = Keeping(self.run, self.options.keep_every)
-        self.keeping.saved = self.done
         return told
 
     def _check(self, facts: dict[str, Any]) -> None:
@@ -134,7 +148,9 @@ class TrainingRun:
         try:
             drain(steps.states(self.done + 1))
         except NotFinite as bad:
-            found = first_bad(self.open_walk())
+            walk = self.open_walk()
+            found = first_bad(walk)
+            self.entrance = walk.cursor
             told = f"; the first state that went bad: {found}" if found else ""
             self.control.hold(f"{bad}: the update is withheld{told}")
 
@@ -142,26 +158,39 @@ class TrainingRun:
         """Stand still as long as the run is paused; then nothing is walked any more."""
         while True:
             self._write()
+            self._hold()
             self.control.between(self._keep)
             if self.walk is None:
                 return
             self.walk = None
+            self.steps.wanted = self.control.wanted
             self.session.close_walk()
 
     def _keep(self) -> None:
         """Write what a walked step has left, where there is room."""
-        if self.keeping is not None:
-            self.keeping.write()
+        if self.keeping is not None and self.keeping.write():
+            self._hold()
+
+    def _hold(self) -> None:
+        """Stand still for what the step has come to, once its line is written."""
+        if self._why is not None:
+            self.control.hold(self._why)
+            self._why = None
 
     def _write(self) -> None:
-        """Write what the step has left; stand still as long as there is no room for it."""
+        """Write what the step has left; stand still as long as there is no room for it, then be as
+        before: going, or paused for another reason."""
+        control = self.control
+        before: tuple[str, str | None] = (RUNNING, None)
         while self.keeping is not None and not self.keeping.write():
-            if self.control.stopping:
+            if control.stopping:
                 raise TensorstepError("the disk is full: make room, then --resume")
-            self.control.hold(FULL)
-            self.control.serve(RETRY)
-        if self.control.why == FULL:
-            self.control.resume()
+            if control.why != FULL:
+                before = (control.state, control.why)
+            control.hold(FULL)
+            control.serve(RETRY)
+        if control.why == FULL:
+            control.be_again(*before)
 
     def _save_last(self) -> None:
         if self.keeping is not None and self.keeping.saved < self.done:
@@ -196,25 +225,28 @@ class TrainingRun:
         every = self.options.sample_every
         if self.keeping is None or not every or self.done % every:
             return
-        self.keeping.sample({"step": self.done, **self.session.sample(SAMPLED)})
+        with contextlib.suppress(TensorstepError):  # logits that are not finite choose no token
+            self.keeping.sample({"step": self.done, **self.session.sample(SAMPLED)})
 
     def _break(self, ended: Ended) -> None:
         best = None if math.isinf(self._best) else self._best
         hit = self.control.broken({**ended.row, "best": best}, ended.figures)
         if hit is not None:
-            self.control.hold(f"{hit.text} at step {self.done}")
+            self._why = f"{hit.text} at step {self.done}"
         elif self._is_first_step and (told := self.unknown(self.control.breakpoints)):
-            self.control.hold(told)
+            self._why = told
         elif self.walk is not None and self.options.nonfinite:
             norm = ended.row["grad_norm"]
             if norm is not None and not math.isfinite(norm):
-                self.control.hold(f"step {self.done} is not finite: its update is withheld")
+                self._why = f"step {self.done} is not finite: its update is withheld"
         self._is_first_step = False
 
     def unknown(self, conditions: list[Condition]) -> str | None:
         """What is told of conditions that name a state which no step has; None where all do, or
         where no step has been made yet."""
         names = self.steps.names
+        if names and self.options.eval_every:
+            names = (*names, "validation")  # of some steps only
         for condition in conditions:
             for name in sorted(condition.names_of_states - set(names)) if names else ():
                 return (
@@ -228,10 +260,12 @@ class TrainingRun:
     def open_walk(self) -> Walk:
         """The walk of the step that comes next, while the run stands still. Raises UsageError where
         there is none."""
-        if self.done >= self.options.steps:
-            raise UsageError(f"all {self.done} steps are done: there is no next one to walk")
+        self.steps.wanted = self.control.wanted  # those of breakpoints that are new
         if self.walk is None:
+            if self.done >= self.options.steps:
+                raise UsageError(f"all {self.done} steps are done: there is no next one to walk")
             self.walk = self.session.open_walk(self.done + 1, list(self._recent))
+            self.entrance = self.walk.cursor
         return self.walk
 
     def status(self) -> dict[str, Any]:
@@ -244,16 +278,10 @@ class TrainingRun:
             "memory": memory_of(self.session.device),
             "screens": self.screens,
             "moves": self.moves,
-            "walk": self.control.state == PAUSED and self.done < self.options.steps,
-            "ratios": plain_ratios(self.steps.ratios),
+            "walk": self.control.state == PAUSED
+            and (self.done < self.options.steps or self.walk is not None),
+            "ratios": self.steps.ratios,
         }
-
-
-def plain_ratios(ratios: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Ratios as JSON takes them: one that is no number is left out."""
-    if ratios is None:
-        return None
-    return {**ratios, "rows": [row for row in ratios["rows"] if math.isfinite(row[1])]}
 
 
 def memory_of(device: torch.device) -> int:
@@ -263,11 +291,3 @@ def memory_of(device: torch.device) -> int:
     if device.type == "mps":
         return int(torch.mps.current_allocated_memory())
     return int(psutil.Process().memory_info().rss)
-
-
-def edit_of(text: str) -> Edit:
-    """An edit as it is written: STEP:STATE:I,J=VALUE."""
-    where, _, value = text.rpartition("=")
-    step, name, *cell = where.split(":")
-    cells = tuple(map(int, cell[0].split(","))) if cell and cell[0] else ()
-    return Edit(int(step), name, cells, float(value))

@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runs import curves as module
-from engine.runs.curves import BLOCK, NUMBERS, SMOOTHING, Curves, Series, column_of, last_lines
+from engine.runs.curves import (
+    BLOCK,
+    NUMBERS,
+    SMOOTHING,
+    Curves,
+    Series,
+    column_of,
+    last_lines,
+    steps_a_column,
+)
 
 ODD = ("nan", "inf", "-inf", None)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0, 1, *ODD])
@@ -226,11 +235,13 @@ def test_columns_are_exact(
         values[at % steps] = value
     columns = series_of(values).columns("loss", first, first + more, count)
     begin, end = max(1, first), min(first + more, steps)
-    assert len(columns) == max(0, min(count, end - begin + 1))
+    assert len(columns) <= count
+    assert len(columns) > min(count, end - begin + 1) // 2 - 1  # half of the room, or more
     seen = [step for column in columns for step in range(column.first, column.last + 1)]
     assert seen == list(range(begin, end + 1))
-    sizes = {column.last - column.first for column in columns}
-    assert not sizes or max(sizes) - min(sizes) <= 1
+    sizes = {column.last - column.first + 1 for column in columns[1:-1]}
+    assert len(sizes) <= 1  # the first and the last may be cut short
+    assert all(size & (size - 1) == 0 for size in sizes)
     for x, column in enumerate(columns):
         share = values[column.first - 1 : column.last]
         finite = [value for value in share if math.isfinite(value)]
@@ -242,6 +253,20 @@ def test_columns_are_exact(
             assert all(math.isnan(value) for value in column[2:5])
         for step in (column.first, column.last):
             assert column_of(step, begin, end, count) == x
+
+
+@given(st.integers(1, 5000), st.integers(1, 100))
+def test_columns_of_the_past_stay(steps: int, count: int):
+    """As long as there is room, a new step changes the last column at most, or adds one."""
+    before = series_of([0.0] * steps).columns("loss", 1, steps, count)
+    after = series_of([0.0] * (steps + 1)).columns("loss", 1, steps + 1, count)
+    each = [steps_a_column(1, last, count) for last in (steps, steps + 1)]
+    if each[0] == each[1]:
+        assert [column.last for column in after[: len(before) - 1]] == [
+            column.last for column in before[:-1]
+        ]
+    else:  # twice as many steps a column from here on
+        assert each[1] == 2 * each[0]
 
 
 def test_a_spike_of_one_step_in_a_million():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, SequentialLR
 
 from engine import UsageError
-from engine.training.schedules import COSINE, KINDS, Schedule, schedule_of
+from engine.runs.schedules import COSINE, KINDS, Schedule, schedule_of
 
 LR = 0.4
 STEPS = 60
@@ -176,5 +176,5 @@ def test_whatever_is_written_is_read_or_told(text: str):
 
 
 def test_it_needs_no_torch():
-    told = "import sys, engine.training.schedules; sys.exit('torch' in sys.modules)"
+    told = "import sys, engine.runs.schedules; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0

@@ -16,9 +16,9 @@ import pytest
 
 from engine.errors import TensorstepError, UsageError
 from engine.service.desk import Desk, seek
+from engine.service.line import reply_to
 from engine.service.options import Options
 from engine.service.protocol import encode, read_frame
-from engine.service.line import reply_to
 from tests.engine.worked import figure
 
 MLP = {"map": "training", "model": "mlp"}

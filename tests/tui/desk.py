@@ -11,8 +11,8 @@ from engine.errors import TensorstepError
 from engine.service.client import Client
 from engine.service.connection import WorkerError
 from engine.service.desk import Desk
-from engine.service.protocol import encode, read_frame
 from engine.service.line import reply_to
+from engine.service.protocol import encode, read_frame
 
 
 class DeskClient(Client):

@@ -18,9 +18,13 @@ import pyte
 import pytest
 from wcwidth import wcswidth
 
-from tui import doctor
-from tui.doctor import Finding, Machine, ask_torch, file_system, findings, is_killed, lines_of
-from tui.doctor import logind_settings as settings_of
+from tui.doctor import findings, lines_of, print_doctor, probe
+from tui.doctor.logout import is_killed
+from tui.doctor.logout import logind_settings as settings_of
+from tui.doctor.machine import Finding, Machine, Run
+from tui.doctor.probe import ask_torch
+from tui.doctor.runs import file_system
+from tui.doctor.terminals import RESET
 
 TORCH = {
     "version": "2.13.0+cpu",
@@ -32,7 +36,7 @@ GPU = {"name": "cuda:0", "what": "NVIDIA H200", "bf16": True, "trouble": ""}
 MOUNTS = "/dev/sda1 / ext4 rw 0 0\nproc /proc proc rw 0 0\n"
 
 
-def answers(told: Mapping[str, str]) -> doctor.Run:
+def answers(told: Mapping[str, str]) -> Run:
     """Commands that answer so; all others are not there."""
 
     def run(command: Sequence[str]) -> str | None:
@@ -48,6 +52,7 @@ def machine(tmp_path: Path):
     write(root / "proc/mounts", MOUNTS)
     write(root / "proc/self/cgroup", "0::/user.slice/user-1000.slice/session-3.scope\n")
     (root / "run/systemd/system").mkdir(parents=True)
+    (root / "tmp").mkdir()
 
     def make(
         environment: Mapping[str, str] | None = None,
@@ -89,13 +94,13 @@ def only(topic: str, machine: Machine) -> Finding:
 
 def test_every_topic_is_told_and_all_is_well(machine):
     found = findings(machine())
-    topics = "versions device threads terminal colours characters copying detached run folder reset"
-    assert " ".join(each.topic for each in found) == topics
+    topics = "versions device threads terminal colours characters copying detached run folder"
+    assert " ".join(each.topic for each in found) == f"{topics} attaching reset"
     assert {each.verdict for each in found} == {"ok"}
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str]):
-    code = doctor.print_doctor(True)
+    code = print_doctor(True)
     told = capsys.readouterr().out
     assert told.isascii()
     found = json.loads(told)["findings"]
@@ -202,7 +207,7 @@ def test_torch_that_says_nothing(code: str, sentence: str):
 
 
 def test_torch_that_takes_too_long(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor, "PATIENCE", 0.2)
+    monkeypatch.setattr(probe, "PATIENCE", 0.2)
     command = (sys.executable, "-c", "import time; time.sleep(60)")
     assert ask_torch(command) == "torch was not there after 0.2 s"
 
@@ -534,7 +539,7 @@ def test_a_run_folder_that_cannot_be_written(machine, tmp_path: Path):
 
 
 def test_a_full_disk(machine, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: SimpleNamespace(free=5e7))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=5e7))
     found = only("run folder", machine())
     assert (found.verdict, "0.1 GB are free" in found.what) == ("note", True)
 
@@ -564,6 +569,49 @@ def test_which_file_system():
     assert file_system("", Path("/home")) == ""
 
 
+# where runs listen
+
+
+def test_the_folder_of_sockets(machine):
+    """It is told, with which runs can be attached to; it is not made."""
+    made = machine()
+    folder = made.root / "tmp" / f"tensorstep-{os.getuid()}"
+    for mode in (None, 0o700):
+        if mode is not None:
+            folder.mkdir(mode)
+        found = only("attaching", made)
+        assert found.verdict == "ok"
+        assert "`tensorstep train` or `engine.watch` started it" in found.what
+        assert f"its socket is in {folder}, which only you can enter" in found.what
+        assert folder.exists() == (mode is not None)
+
+
+@pytest.mark.parametrize("trouble", ["mode", "file", "link", "missing"])
+def test_a_folder_of_sockets_that_is_not_private(machine, trouble: str):
+    made = machine()
+    where = made.root / "tmp"
+    folder = where / f"tensorstep-{os.getuid()}"
+    if trouble == "mode":
+        folder.mkdir()
+        folder.chmod(0o750)
+    elif trouble == "file":
+        folder.touch(0o600)
+    elif trouble == "link":
+        folder.symlink_to(made.root)
+    else:
+        where.rmdir()
+    found = only("attaching", made)
+    told, mend = {
+        "mode": ("others could enter it", f"`chmod 700 {folder}`"),
+        "file": ("that is no folder", f"`rm {folder}`"),
+        "link": ("that is no folder", f"`rm {folder}`"),
+        "missing": (f"{where} cannot be written", f"let yourself write in {where}"),
+    }[trouble]
+    assert found.verdict == "bad"
+    assert f"its socket is to be in {folder}, and {told}" in found.what
+    assert found.mend == mend
+
+
 # after a crash
 
 
@@ -573,7 +621,7 @@ def test_the_sequence_that_resets_a_terminal():
     stream = pyte.Stream(terminal)
     stream.feed("\x1b[?1049h\x1b[?25l\x1b[?1004h\x1b[?2004h")
     assert terminal.mode != before
-    printed = subprocess.run(["printf", doctor.RESET], capture_output=True, text=True, check=True)
+    printed = subprocess.run(["printf", RESET], capture_output=True, text=True, check=True)
     stream.feed(printed.stdout.replace("\x1b[<u", ""))  # kitty's keys, of which pyte knows nothing
     assert printed.stdout.startswith("\x1b[<u")
     assert terminal.mode == before

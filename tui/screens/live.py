@@ -64,6 +64,7 @@ class LiveScreen(LiveKeys, inherit_bindings=False):
         control: Control | None,
         read_only: bool,
         typing: Typing,
+        status: dict[str, Any] | None = None,
     ):
         super().__init__()
         self.directory = directory
@@ -78,7 +79,7 @@ class LiveScreen(LiveKeys, inherit_bindings=False):
         self.shown = Lines(id="live")
         self.curves = Curves(directory / "metrics.jsonl")
         self.steps = fields_of(bytes_of(directory / "config.json")).get("steps")
-        self.status: dict[str, Any] | None = None
+        self.status = status  # as the run told it last
         self.log_lines: list[str] = []
         self.sample: dict[str, Any] = {}
         self.timer: Timer | None = None

@@ -119,6 +119,8 @@ class LiveKeys(ModalScreen[None], inherit_bindings=False):
             self.say("the run has no process here: what it did can be read, and nothing be changed")
         elif self.state in ENDED:
             self.say(f"the run has {self.state}")
+        elif self.status is None:
+            self.say("the run has not answered yet: press it again in a moment")
         return self.said != ("", False)
 
     def request(self, method: str, **params: Any) -> None:

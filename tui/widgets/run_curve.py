@@ -11,7 +11,7 @@ from operator import itemgetter
 from rich.style import Style
 from rich.text import Text
 
-from engine.runs.curves import Column, Curves, column_of
+from engine.runs.curves import Column, Curves, steps_a_column
 from tui.cells import fitting, written
 from tui.glyphs import Glyphs
 from tui.widgets.curve import AXIS, row_of
@@ -55,15 +55,10 @@ class View:
     def move(self, by: int, count: int, columns: int) -> None:
         """To the last step of a column before or after this one; at the end with the newest."""
         self.first, last = self.steps(count)
-        shown = last - self.first + 1
-        if shown < 1:
+        if last < self.first:
             return
-        drawn = min(columns, shown)
-        column = column_of(self.cursor(count), self.first, last, drawn) + by
-        if 0 <= column < drawn:
-            self.put(self.first + (column + 1) * shown // drawn - 1, count)
-        else:  # beyond what is seen: as far as a column is wide
-            self.put(self.cursor(count) + by * max(1, shown // drawn), count)
+        each = steps_a_column(self.first, last, columns)
+        self.put(((self.cursor(count) - 1) // each + 1 + by) * each, count)
 
     def put(self, step: int, count: int) -> None:
         """To a step; the last one is followed from then on."""
@@ -222,7 +217,7 @@ def sparse(marks: list[float | None]) -> list[float | None]:
     if 2 * sum(mark is not None for mark in marks) <= len(marks):
         return marks
     last = len(marks) - 1
-    return [mark if (last - x) % SPARSE == 0 else None for x, mark in enumerate(marks)]
+    return [mark if x % SPARSE == 0 or x == last else None for x, mark in enumerate(marks)]
 
 
 def legend(columns: list[Column], width: int, log: bool, glyphs: Glyphs) -> Text:
@@ -239,7 +234,7 @@ def legend(columns: list[Column], width: int, log: bool, glyphs: Glyphs) -> Text
         parts += [("  ", PLAIN), (text, style)]
     room = width - sum(len(text) for text, _ in parts)
     first, last = columns[0].first, columns[-1].last
-    each = -(-(last - first + 1) // len(columns))
+    each = max(column.last - column.first + 1 for column in columns)
     seen = f"{first:,} to {last:,}" if first < last else f"{first:,}"
     texts = [f"steps {seen}  {each:,} a column"] if each > 1 else []
     texts += [f"steps {seen}" if first < last else f"step {seen}", seen]
