@@ -239,7 +239,14 @@ MODEL_STAGES = {
     "multihead": ATTENTION,
     "transformer": TRANSFORMER,
 }
-EVERY_POSITION = ("transformer",)  # models that have a target at every position
+CHECKPOINT, CACHED = "checkpoint", ":cached"  # a model that was opened; the same, with a cache
+EVERY_POSITION = ("transformer", CHECKPOINT)  # models that have a target at every position
+EXAMPLES = {  # hand-sized ones: a prompt, and what becomes of it
+    "money-bank-2": ("embedding", "qkv", "scores", "weights", "message", "projection", "residual1"),
+    "money-bank-4": TRANSFORMER[:-2],
+    "money-bank-causal": TRANSFORMER[:-2],
+}
+OPENED_STAGES = {CHECKPOINT: TRANSFORMER, **EXAMPLES}
 MODULE_KEYS = ("modules", "loss", "backward", "optimizer", "parameters")
 MODEL_TITLES = {
     "bigram": "bigram table",
@@ -247,11 +254,16 @@ MODEL_TITLES = {
     "attention": "one head",
     "multihead": "several heads",
     "transformer": "transformer",
+    CHECKPOINT: "checkpoint",
 }
 
 
 def title_of(model: str) -> str:
     """What a kind of model is called."""
+    if model in EXAMPLES:
+        return model
+    if model.endswith(CACHED):
+        return f"{title_of(model.removesuffix(CACHED))} with KV cache"
     return MODEL_TITLES.get(model, "your model")
 
 
@@ -283,7 +295,10 @@ def map_of(kind: str, model: str) -> Map:
     if (kind, model) == (TRAINING, MODULE):
         stages = tuple(STAGES[key] for key in MODULE_KEYS)
         return Map(kind, model, stages, (Edge("parameters", "modules", "next step"),))
-    middle = MODEL_STAGES[model]
+    middle = {**MODEL_STAGES, **OPENED_STAGES}[model.removesuffix(CACHED)]
+    if model in EXAMPLES:
+        keys = ("prompt", "tokenize", "windows", *middle)
+        return Map(kind, model, tuple(STAGES[key] for key in keys), ())
     if kind == TRAINING:
         keys = ("stories", "split", "tokenize", "ids", "windows", "batch", *middle)
         keys = (*keys, "loss", "backward", "optimizer", "parameters", "validation")

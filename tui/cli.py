@@ -39,7 +39,7 @@ def run(given: argparse.Namespace, debug: bool) -> int:
     if given.command in RUN_COMMANDS:
         return on_runs(given, debug)
     options = options_of(given)
-    if given.command is not None:
+    if given.command not in (None, "open"):
         return print_plainly(options, given)
     return open_screen(options, given, debug)
 
@@ -96,6 +96,7 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
         "explain": explanation_of,
         "tokenize": tokens_of,
         "corpus": audit_of,
+        "generate": text_of,
     }
     try:
         asyncio.run(works[given.command](options, given))
@@ -135,6 +136,12 @@ def audit_of(options: Options, given: argparse.Namespace) -> Work:
     from tui.headless import print_audit
 
     return print_audit(options, given.json)
+
+
+def text_of(options: Options, given: argparse.Namespace) -> Work:
+    from tui.headless import print_text
+
+    return print_text(options, not hasattr(given, "no_cache"), hasattr(given, "json"))
 
 
 def typed_in() -> str:

@@ -172,6 +172,34 @@ async def print_audit(options: Options, as_json: bool) -> None:
     write_lines(audit_lines(audit), takes_only_ascii())
 
 
+async def print_text(options: Options, cache: bool, as_json: bool) -> None:
+    """Print how a model continues the prompt, as it comes; or, at the end, all there is to know of
+    it. Raises TensorstepError as the worker does."""
+    ascii_only = takes_only_ascii()
+    async with worker() as client:
+        note = (await client.ask("open", options=options.to_json()))["note"]
+        for line in note.splitlines():
+            print(f"tensorstep: {shown(line)}", file=sys.stderr)
+        before = ""
+        while True:
+            told = await client.ask("write", cache=cache)
+            if not as_json and not told["text"].endswith("\ufffd"):  # half of a character waits
+                sys.stdout.write(shown_text(told["text"][len(before) :], ascii_only))
+                sys.stdout.flush()
+                before = told["text"]
+            if told["ended"] is not None:
+                break
+    if as_json:
+        print_json(told)
+        return
+    sys.stdout.write(shown_text(told["text"][len(before) :], ascii_only) + "\n")
+
+
+def shown_text(text: str, ascii_only: bool) -> str:
+    """A text as data, its lines kept apart."""
+    return "\n".join(shown(line, ascii_only) for line in text.split("\n"))
+
+
 def check_characters(text: str) -> None:
     if not text:
         raise UsageError("an empty text has no token: give one character or more")

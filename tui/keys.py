@@ -7,7 +7,15 @@ from typing import Any
 from textual import events
 
 from engine.errors import UsageError
-from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES
+from engine.maps import (
+    CACHED,
+    EVERY_POSITION,
+    EXAMPLES,
+    GENERATION,
+    MODEL_STAGES,
+    STAGES,
+    title_of,
+)
 from tui.number_keys import NumberKeys
 from tui.places import Place, place_of
 from tui.prompt import Prompt
@@ -89,8 +97,20 @@ class Keys(NumberKeys, inherit_bindings=False):
             if model is not None and model != self.walker.model:
                 self.walker.later(lambda: self.walker.open(self.walker.kind, model))
 
-        choices = [(key, MODEL_TITLES[key]) for key in MODEL_STAGES]
+        choices = [(key, title_of(key)) for key in self.models]
         self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
+
+    @property
+    def models(self) -> list[str]:
+        """What can be opened in place of what is shown."""
+        options = self.walker.options
+        if options.opened is None:
+            models = list(MODEL_STAGES)
+        else:
+            models = list(EXAMPLES) if options.model in EXAMPLES else [options.model]
+        if self.walker.kind == GENERATION:
+            models += [f"{model}{CACHED}" for model in models if model in EVERY_POSITION]
+        return models
 
     def action_corpus(self) -> None:
         self.open_corpus(finding=False)

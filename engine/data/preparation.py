@@ -64,12 +64,19 @@ class Prepared:
         self.split = split
         self.tokenizer: Tokenizer = encoded.tokenizer
         self.streams = encoded.streams
+        self.context_len = context_len
+        self._encoded = encoded
+
+    @property
+    def pad_id(self) -> int:
+        """Raises UsageError for a tokenizer without padding."""
         if self.tokenizer.pad_id is None:
             raise UsageError(f"windows need <PAD>, which {self.tokenizer.name!r} does not have")
-        self.pad_id: int = self.tokenizer.pad_id
-        self.context_len = context_len
-        self.windows = self.windows_of(TRAIN)
-        self._encoded = encoded
+        return self.tokenizer.pad_id
+
+    @cached_property
+    def windows(self) -> Windows:
+        return self.windows_of(TRAIN)
 
     def windows_of(self, side: str, context_len: int | None = None) -> Windows:
         """The windows of a side, of any width: they cost nothing until they are read."""

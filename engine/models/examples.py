@@ -7,14 +7,16 @@ made them differ from what comes out: the explanation of such a cell says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from engine.errors import UsageError
 from engine.models.base import StatesModel
-from engine.models.parts import Attention, NoPast, as_it_is
+from engine.models.parts import Attention, FeedForward, NoPast, NoPositions
 from engine.models.transformer import Block, DecoderConfig
-from engine.ops import add, copy, lookup
+from engine.ops import add, lookup
 from engine.states import State, States
 
 TOKENS = ("money", "at", "bank")
@@ -46,6 +48,7 @@ class MoneyBank2(StatesModel):
     def __init__(self) -> None:
         super().__init__()
         self.token_embedding = table([[10, 0], [0, 1], [2, 1]])
+        self.positions = NoPositions()
         self.attention = Attention(2, 1, 1, 2, qkv_bias=False, out_bias=False)
         put(self.attention.W_Q, [[1, 0], [0, 0]])
         put(self.attention.W_K, [[0.1, 0], [0, 1]])
@@ -55,9 +58,10 @@ class MoneyBank2(StatesModel):
 
     def states(self, X: Tensor | State) -> States:
         X = self.take_ids(X, shorter=True)  # [B, T]
-        x = yield from embedded(X, self.token_embedding)  # [B, T, d]
+        tokens = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, T, d]
+        x = yield from self.positions.embedded(tokens, X, None)  # [B, T, d]
         at = "blocks.0."
-        attention = self.attention.states(x, X, None, Unturned(), NoPast(), f"{at}attention.")
+        attention = self.attention.states(x, X, None, self.positions, NoPast(), f"{at}attention.")
         projection = yield from attention  # [B, T, d]
         return (yield add(f"{at}residual1", x, projection))  # [B, T, d]
 
@@ -78,9 +82,11 @@ class MoneyBank4(StatesModel):
             feedforward_bias=False,
         )
         self.token_embedding = table([[3, 1, 3, 1], [1, 1, 3, 3], [1, 3, 1, 3]])
-        self.blocks = nn.ModuleList([Block(config)])
-        block = self.blocks[0]
+        self.positions = NoPositions()
+        block = Block(config)
+        self.blocks = nn.ModuleList([block])
         attention, feedforward = block.attention, block.feedforward
+        assert isinstance(feedforward, FeedForward)  # noqa: S101, by its config
         for layer in (attention.W_Q, attention.W_K, attention.W_O):
             put(layer, EYE)
         put(attention.W_V, [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
@@ -91,31 +97,23 @@ class MoneyBank4(StatesModel):
 
     def states(self, X: Tensor | State) -> States:
         X = self.take_ids(X, shorter=True)  # [B, T]
-        x = yield from embedded(X, self.token_embedding)  # [B, T, d]
-        return (yield from self.blocks[0].states(x, X, None, Unturned(), NoPast(), "blocks.0."))
+        tokens = yield lookup("embedding.tokens", X, self.token_embedding)  # [B, T, d]
+        x = yield from self.positions.embedded(tokens, X, None)  # [B, T, d]
+        block: Block = self.blocks[0]  # type: ignore[assignment]
+        return (yield from block.states(x, X, None, self.positions, NoPast(), "blocks.0."))
 
 
-class Unturned:
-    """Positions that change nothing."""
-
-    def turned(self, q: State, k: State, X: State, pad_id: int | None, at: str) -> States:
-        return q, k
-        yield
-
-
-def embedded(X: State, tokens: nn.Embedding) -> States:
-    """The rows of the tokens; positions add nothing."""
-    rows = yield lookup("embedding.tokens", X, tokens)  # [B, T, d]
-    return (yield copy("embedding", rows.view(as_it_is, rows.axes)))  # [B, T, d]
+def table(rows: Sequence[Sequence[float]]) -> nn.Embedding:
+    made = nn.Embedding(len(rows), len(rows[0]))
+    with torch.no_grad():
+        made.weight.copy_(torch.tensor(rows))
+    return made
 
 
-def table(rows: list[list[float]]) -> nn.Embedding:
-    return nn.Embedding.from_pretrained(torch.tensor(rows, dtype=torch.float64), freeze=False)
-
-
-def put(layer: nn.Linear, matrix: list[list[float]] | str) -> None:
+def put(layer: nn.Linear, matrix: Sequence[Sequence[float]] | str) -> None:
     """Weights as one writes them by hand, for x · W: torch keeps Wᵀ."""
-    weight = torch.eye(layer.in_features) if isinstance(matrix, str) else torch.tensor(matrix)
+    size = layer.in_features
+    weight = torch.eye(size) if isinstance(matrix, str) else torch.tensor(matrix)
     with torch.no_grad():
         layer.weight.copy_(weight.T)
 

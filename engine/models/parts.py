@@ -70,15 +70,23 @@ class LearnedPositions(nn.Embedding):
         yield
 
 
-class RotaryPositions(nn.Module):
+class NoPositions(nn.Module):
+    """Nothing is added, and nothing turned: a token's place does not count."""
+
+    def embedded(self, tokens: State, X: State, pad_id: int | None) -> States:
+        return (yield copy("embedding", tokens.view(as_it_is, tokens.axes)))  # [B, T, d]
+
+    def turned(self, q: Heads, k: Heads, X: State, pad_id: int | None, at: str) -> States:
+        return q, k
+        yield
+
+
+class RotaryPositions(NoPositions):
     """Nothing is added; queries and keys are turned by their positions."""
 
     def __init__(self, rotary: Rotary):
         super().__init__()
         self.rotary = rotary
-
-    def embedded(self, tokens: State, X: State, pad_id: int | None) -> States:
-        return (yield copy("embedding", tokens.view(as_it_is, tokens.axes)))  # [B, T, d]
 
     def turned(self, q: Heads, k: Heads, X: State, pad_id: int | None, at: str) -> States:
         turned_q = yield rotate(f"{at}q.rotated", q, X, self.rotary, pad_id)  # [B, H, T, k]
@@ -86,7 +94,16 @@ class RotaryPositions(nn.Module):
         return turned_q, turned_k
 
 
-Positions = LearnedPositions | RotaryPositions
+class Positions(Protocol):
+    """How a token's place comes in."""
+
+    def embedded(self, tokens: State, X: State, pad_id: int | None) -> States:
+        """`embedding`: what the stream begins with."""
+        ...
+
+    def turned(self, q: Heads, k: Heads, X: State, pad_id: int | None, at: str) -> States:
+        """Queries and keys by head, as they are compared."""
+        ...
 
 
 # --- attention -------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ class DecoderLM(StatesModel):
         self.vocab_size, self.context_len = c.vocab_size, c.context_len
         self.pad_id = c.pad_id
         self.token_embedding = nn.Embedding(c.vocab_size, c.width, padding_idx=c.pad_id)
-        self.position_embedding: Positions = (
+        self.position_embedding = (
             LearnedPositions(c.context_len, c.width)
             if c.rotary is None
             else RotaryPositions(c.rotary)
@@ -134,11 +134,13 @@ class DecoderLM(StatesModel):
 
     def states(self, X: Tensor | State, past: Past | None = None) -> States:
         X = self.take_ids(X, shorter=True)  # [B, T]
-        past, pad_id, positions = past or NoPast(), self.pad_id, self.position_embedding
+        past, pad_id = past or NoPast(), self.pad_id
+        positions: Positions = self.position_embedding
         new = past.unseen(X)  # [B, T]
         tokens = yield lookup("embedding.tokens", new, self.token_embedding)  # [B, T, d]
         x = yield from positions.embedded(tokens, X, pad_id)  # [B, T, d]
         for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)  # noqa: S101, as they were made
             x = yield from block.states(x, X, pad_id, positions, past, f"blocks.{i}.")
         return (yield from self.answer(x))  # [B, T, C]
 

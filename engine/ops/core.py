@@ -208,8 +208,8 @@ class Operation(ABC):
 
 
 def gradient_name(state: str) -> str:
-    """What the gradient of a state is called. `gradients.norm` is the norm of all gradients, so that
-    of a decoder's last state `norm` has another name."""
+    """What the gradient of a state is called. `gradients.norm` is the norm of all gradients, so
+    that of a decoder's last state `norm` has another name."""
     return "gradients.norm.state" if state == "norm" else f"gradients.{state}"
 
 

@@ -24,6 +24,7 @@ class Desk:
     def __init__(self, tell: Tell | None = None) -> None:
         self._session: Any = None
         self._reader: Any = None
+        self._writing: Any = None
         self.tell = tell
 
     @classmethod
@@ -53,6 +54,7 @@ class Desk:
             "explain": self.explain,
             "dump": self.dump,
             "losses": self.losses,
+            "write": self.write,
             "audit": self.audit,
             "story": self.story,
             "find": self.find,
@@ -66,17 +68,18 @@ class Desk:
         """Make a session. Tells the size of the vocabulary, of the data, and the versions."""
         import torch
 
+        from engine.service.opened import open_session
         from engine.service.options import Options
         from engine.service.reading import Reader
-        from engine.service.session import Session
 
-        self._session = Session(Options.from_json(options), self.tell)
+        self._session = open_session(Options.from_json(options), self.tell)
         prepared = self._session.prepared
         self._reader = Reader(prepared, self.tell)
         return {
             "corpus": prepared.corpus.name,
             "vocabulary": len(prepared.tokenizer),
-            "windows": len(prepared.windows),
+            "windows": self._session.count,
+            "note": self._session.note,
             "torch": torch.__version__,
             "device": "cpu",
             "pid": os.getpid(),
@@ -267,6 +270,18 @@ class Desk:
         walk = self._walk(map, model)
         first = max(0, len(walk.losses) - most)
         return {"first": first + walk.first_loss, "losses": walk.losses[first:]}
+
+    def write(self, cache: bool) -> Answer:
+        """The next token of a text that is generated without a walk, from its beginning on: see
+        `engine.service.writing`."""
+        from engine.service.writing import Writing
+
+        if self._session is None:
+            raise UsageError("nothing is open yet")
+        if self._writing is None:
+            self._writing = Writing(self._session, cache)
+        told: dict[str, Any] = self._writing.next()
+        return told
 
     # --- the corpus -------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ if (
     from engine.data.corpus import Corpus, VocabularyRule
 
 SEED = 11  # of the worked sentence
+EXAMPLE = "example:"  # what the name of an example begins with
 WORDS = "words"  # the tokenizer, unless another is named
 REPLACEMENT, EPOCHS = SAMPLINGS = ("replacement", "epochs")
 SETTINGS: dict[str, tuple[str, ...]] = {  # of each optimizer, beside the learning rate
@@ -42,6 +43,8 @@ POSITIVE = (
 class Options:
     """Everything a walk is made from. None where the worked sentence's own figure is meant.
 
+    opened, dtype           a model that is there already: example:NAME, a folder or a name on the
+                            hub; in the type that is stored, or in this one
     sentence, text, lines   the documents: a sentence, or a file (one document, or one a line)
     corpus, documents       or a corpus by its SPEC, and how many of its documents
     tokenizer               its name or path
@@ -58,9 +61,12 @@ class Options:
     train_steps             optimizer steps before generating
     tokens                  how many new tokens at the most
     draw, draw_seed         a fixed draw, or seeded draws; neither: greedy
+    temperature, top_k, top_p   what happens to the logits before
     """
 
     model: str = "attention"
+    opened: str | None = None
+    dtype: str | None = None
     sentence: str | None = None
     text: str | None = None
     lines: bool = False
@@ -89,6 +95,9 @@ class Options:
     prompt: str | None = None
     draw: float | None = None
     draw_seed: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
 
     @property
     def worked(self) -> bool:
@@ -161,7 +170,7 @@ class Options:
 
     def check(self) -> Options:
         """Itself. Raises UsageError for what can be seen to be wrong before anything is made."""
-        if self.model not in MODEL_STAGES:
+        if self.opened is None and self.model not in MODEL_STAGES:
             raise UsageError(f"no model is called {self.model!r}: use {', '.join(MODEL_STAGES)}")
         if self.rows is not None and self.batch is not None:
             raise UsageError("--rows and --batch are both given: give one of them")

@@ -16,9 +16,9 @@ from engine.data.windows import Sequences, Windows
 from engine.edits import Edit, check_edit
 from engine.errors import UsageError
 from engine.follow import Follower
-from engine.generation.decoding import Chooser, FixedDraw, Greedy, SeededDraws
+from engine.generation.decoding import Chooser, Filters, FixedDraw, Greedy, SeededDraws
 from engine.generation.generator import Generation
-from engine.maps import EVERY_POSITION, GENERATION, MODEL_STAGES, TRAINING
+from engine.maps import CACHED, EVERY_POSITION, GENERATION, MODEL_STAGES, TRAINING
 from engine.models import (
     BigramLM,
     CausalAttentionLM,
@@ -44,19 +44,39 @@ BATCH = 2
 
 
 class Session:
-    """Everything one set of options opens. Walks are made when first asked for."""
+    """Everything one set of options opens. Walks are made when first asked for.
+
+    note  what there is to know about what was opened, a sentence a line
+    """
+
+    note = ""
 
     def __init__(self, options: Options, tell: Tell | None = None):
         self.options = options
         self.tell = tell
-        corpus = options.open(tell)
-        self.worked = corpus.texts == [WORKED_SENTENCE]
-        self.prepared: Prepared = prepare(corpus, options.context, options.tokenizer, tell)
+        self.worked = False
+        self.prepared: Prepared = self.prepare()
         self._walks: dict[tuple[str, str], Walk] = {}
         self._edited: dict[tuple[str, str], Walk] = {}
         self._followers: dict[tuple[Any, ...], Follower] = {}
         self._edits: dict[tuple[str, str], list[Edit]] = {}
-        self.batches()  # rows that are not there are told at once
+        self.check()
+
+    def prepare(self) -> Prepared:
+        """The documents, made ready."""
+        options = self.options
+        corpus = options.open(self.tell)
+        self.worked = corpus.texts == [WORKED_SENTENCE]
+        return prepare(corpus, options.context, options.tokenizer, self.tell)
+
+    @property
+    def count(self) -> int:
+        """How many windows train."""
+        return len(self.prepared.windows)
+
+    def check(self) -> None:
+        """Raises UsageError for rows that are not there: told at once."""
+        self.batches()
 
     def walk(self, kind: str, model: str | None = None, original: bool = False) -> Walk:
         """The walk on a map ("training", "generation") of a model, with its edits unless it is the
@@ -120,7 +140,7 @@ class Session:
 
     def _process(self, kind: str, model: str) -> Process:
         if kind == TRAINING:
-            return self.training(model, keep_gradients=True)
+            return self.training(model.removesuffix(CACHED), keep_gradients=True)
         if kind == GENERATION:
             return self.generation(model)
         raise UsageError(f"there is no {kind} map: use {TRAINING} or {GENERATION}")
@@ -184,14 +204,19 @@ class Session:
 
     def generation(self, model: str) -> Generation:
         """Generation with the model after `train_steps` steps of training."""
-        training = self.training(model)
+        training = self.training(model.removesuffix(CACHED))
         training.evaluate_every = 0
         steps = range(self.options.train_steps + 1)
         for step in tracked(steps, "training before generating", len(steps), self.tell):
             drain(training.states(step))
+        prompt = self.first_words() if self.options.prompt is None else self.options.prompt
+        return self.generating(training.model, prompt, model.endswith(CACHED))
+
+    def generating(self, model: StatesModel, prompt: str, cache: bool) -> Generation:
+        """Generation with a model as it is."""
         options, tokenizer = self.options, self.prepared.tokenizer
-        prompt = self.first_words() if options.prompt is None else options.prompt
-        return Generation(training.model, tokenizer, prompt, options.tokens, self.chooser())
+        filters = Filters(options.temperature, options.top_k, options.top_p)
+        return Generation(model, tokenizer, prompt, options.tokens, self.chooser(), filters, cache)
 
     def first_words(self) -> str:
         """The beginning of the first training document: its first two tokens."""

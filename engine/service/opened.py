@@ -1,0 +1,103 @@
+"""Sessions over a model that is there already: a checkpoint, or a hand-sized example."""
+
+from __future__ import annotations
+
+import copy
+
+from engine.data.corpus import Corpus
+from engine.data.encoding import Encoded
+from engine.data.preparation import Prepared, prepare
+from engine.data.split import split_documents
+from engine.data.windows import Stream
+from engine.errors import UsageError
+from engine.generation.example import Example
+from engine.generation.generator import Generation
+from engine.maps import CACHED, CHECKPOINT, GENERATION
+from engine.models import StatesModel
+from engine.models.examples import TOKENS
+from engine.models.pretrained import Pretrained, load_pretrained
+from engine.processes import Process
+from engine.progress import Tell
+from engine.service.options import EXAMPLE, Options
+from engine.service.session import Session
+from engine.text.listed import ListedTokenizer
+
+SHORT = 16  # positions of a training window, where the texts are that long
+
+
+def open_session(options: Options, tell: Tell | None = None) -> Session:
+    """A session over what the options open."""
+    if options.opened is None:
+        return Session(options, tell)
+    if options.opened.startswith(EXAMPLE):
+        return ExampleSession(options, tell)
+    return CheckpointSession(options, tell)
+
+
+class ExampleSession(Session):
+    """A hand-sized example: one forward pass over its prompt."""
+
+    def prepare(self) -> Prepared:
+        tokenizer = ListedTokenizer(self.options.model, TOKENS)
+        corpus = Corpus(self.options.model, [" ".join(TOKENS)])
+        split = split_documents(corpus.texts, None, None)
+        streams = {
+            side: Stream.of([tokenizer.encode(corpus.texts[n]) for n in numbers])
+            for side, numbers in split.documents.items()
+        }
+        return Prepared(corpus, split, Encoded(tokenizer, streams), len(TOKENS))
+
+    def check(self) -> None:
+        """Nothing is drawn from an example."""
+
+    @property
+    def count(self) -> int:
+        return 0
+
+    def _process(self, kind: str, model: str) -> Process:
+        if kind != GENERATION:
+            raise UsageError("an example is a forward pass: it has no training map")
+        return Example(model, self.options.prompt or " ".join(TOKENS))
+
+
+class CheckpointSession(Session):
+    """A model that was trained elsewhere: it writes, and can be trained on."""
+
+    pretrained: Pretrained
+
+    def prepare(self) -> Prepared:
+        options = self.options
+        self.pretrained = load_pretrained(options.opened or "", options.dtype, self.tell)
+        self.note = self.pretrained.note
+        if self.pretrained.tokenizer is None:
+            raise UsageError(
+                f"{options.opened!r} has no tokenizer that is read here: put a tokenizer.json"
+                " beside its weights"
+            )
+        corpus = options.open(self.tell)
+        spec = str(self.pretrained.folder)
+        found = prepare(corpus, options.context, spec, self.tell)
+        longest = max((int(n) for s in found.streams.values() for n in s.lengths), default=2)
+        most = min(self.pretrained.model.context_len, max(1, longest - 1))
+        found.context_len = min(options.context, most)
+        return found
+
+    def check(self) -> None:
+        """Sequences are made when training is walked."""
+
+    @property
+    def count(self) -> int:
+        return 0
+
+    def model(self, name: str) -> StatesModel:
+        """A copy, which training may change."""
+        if name != CHECKPOINT:
+            raise UsageError("a checkpoint is opened: leave out what opens it for another model")
+        return copy.deepcopy(self.pretrained.model)
+
+    def generation(self, model: str) -> Generation:
+        """Generation with the checkpoint as it is, or after some steps of training."""
+        if self.options.train_steps:
+            return super().generation(model)
+        prompt = self.options.prompt or ""
+        return self.generating(self.pretrained.model, prompt, model.endswith(CACHED))
