@@ -50,11 +50,11 @@ class MoneyBank2(StatesModel):
         self.token_embedding = table([[10, 0], [0, 1], [2, 1]])
         self.positions = NoPositions()
         self.attention = Attention(2, 1, 1, 2, qkv_bias=False, out_bias=False)
+        self.double()
         put(self.attention.W_Q, [[1, 0], [0, 0]])
         put(self.attention.W_K, [[0.1, 0], [0, 1]])
         put(self.attention.W_V, [[1, 1], [0, 0]])
         put(self.attention.W_O, EYE)
-        self.double()
 
     def states(self, X: Tensor | State) -> States:
         X = self.take_ids(X, shorter=True)  # [B, T]
@@ -85,6 +85,7 @@ class MoneyBank4(StatesModel):
         self.positions = NoPositions()
         block = Block(config)
         self.blocks = nn.ModuleList([block])
+        self.double()
         attention, feedforward = block.attention, block.feedforward
         assert isinstance(feedforward, FeedForward)  # noqa: S101, by its config
         for layer in (attention.W_Q, attention.W_K, attention.W_O):
@@ -93,7 +94,6 @@ class MoneyBank4(StatesModel):
         expand = [[1, 0, 0, 0, 1, 0], [0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 1], [0, 0, 0, 1, 0, 1]]
         put(feedforward.expand, expand)
         put(feedforward.shrink, [*torch.eye(4).tolist(), [1, 0, 1, 0], [0, 1, 0, 1]])
-        self.double()
 
     def states(self, X: Tensor | State) -> States:
         X = self.take_ids(X, shorter=True)  # [B, T]
@@ -112,8 +112,8 @@ def table(rows: Sequence[Sequence[float]]) -> nn.Embedding:
 
 def put(layer: nn.Linear, matrix: Sequence[Sequence[float]] | str) -> None:
     """Weights as one writes them by hand, for x · W: torch keeps Wᵀ."""
-    size = layer.in_features
-    weight = torch.eye(size) if isinstance(matrix, str) else torch.tensor(matrix)
+    size, dtype = layer.in_features, layer.weight.dtype
+    weight = torch.eye(size) if isinstance(matrix, str) else torch.tensor(matrix, dtype=dtype)
     with torch.no_grad():
         layer.weight.copy_(weight.T)
 
