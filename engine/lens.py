@@ -54,10 +54,11 @@ class Lens:
         value: Tensor = self.walk.fetch(name, self.step)
         return value.detach()
 
-    def logits(self, after: int) -> Tensor:
-        """What the stream says after so many blocks, by the same final norm and head: [B, T, C].
-        After the last block these are the logits."""
-        stream = given("stream", self.stream(after), ("B", "T", "d"), "the stream")
+    def logits(self, after: int, positions: slice = slice(None)) -> Tensor:
+        """What the stream says after so many blocks, by the same final norm and head: [B, T, C], of
+        some positions or of all. After the last block these are the logits."""
+        rows = self.stream(after)[:, positions]
+        stream = given("stream", rows, ("B", "T", "d"), "the stream")
         names = self.walk.process.parameter_names()
         with torch.no_grad():
             found = computed(self.model.answer(stream), lambda p: self._parameter(names[id(p)]))

@@ -85,6 +85,11 @@ class EditedProcess:
                     parameter[edit.cell] = edit.value
 
     @property
+    def inner(self) -> Process:
+        """The process that makes its steps, on tensors of its own."""
+        return self._process
+
+    @property
     def model(self) -> Any:
         """The model that it drives, with edited parameters where there are any."""
         return getattr(self._process, "model", None)

@@ -76,6 +76,7 @@ ACTIONS = (
     Action("compare", "equals_sign", "=", "after the edits, before them, the difference", "table"),
     Action("follow", "F", "F", "follow this parameter over the steps", "table"),
     Action("norms", "V", "V", "every parameter at a glance: norms, update ratios"),
+    Action("inside", "I", "I", "inside a transformer: logit lens, stream, contributions, cache"),
     Action("slice_axis", "a", "a", "choose the axis that < and > move along", "table"),
     Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
     Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),
@@ -196,6 +197,27 @@ FOLLOW_ACTIONS = (
     Action("follow.page_up", "pageup", "", "a page up", call="scroll(-10)"),
     Action("follow.help", "question_mark", "?", "this help", brief="help", call="help"),
     Action("follow.close", "escape,q", "escape", "close", brief="close", call="close"),
+)
+INSIDE_ACTIONS = (
+    Action("inside.page", "tab", "tab", "the next page", brief="page", call="page(1)"),
+    Action("inside.page_back", "shift+tab", "", "the page before", call="page(-1)"),
+    Action(
+        "inside.left", "left,h", "left right", "position", brief="position", call="position(-1)"
+    ),
+    Action("inside.right", "right,l", "", "the next position", call="position(1)"),
+    Action("inside.first", "home", "home end", "first, last position", call="end(-1)"),
+    Action("inside.last", "end", "", "the last position", call="end(1)"),
+    Action("inside.down", "down,j", "down up", "scroll", brief="scroll", call="scroll(1)"),
+    Action("inside.up", "up,k", "", "scroll up", call="scroll(-1)"),
+    Action("inside.page_down", "pagedown,space", "pgup pgdn", "ten lines", call="scroll(10)"),
+    Action("inside.page_up", "pageup", "", "ten lines up", call="scroll(-10)"),
+    Action(
+        "inside.example", "greater_than_sign", "< >", "the example", brief="", call="example(1)"
+    ),
+    Action("inside.example_back", "less_than_sign", "", "the one before", call="example(-1)"),
+    Action("inside.token", "slash", "/", "the logit of another token", brief="token", call="token"),
+    Action("inside.help", "question_mark", "?", "this help", brief="help", call="help"),
+    Action("inside.close", "escape,q,ctrl+c", "escape", "close", brief="close", call="close"),
 )
 COMPARE_ACTIONS = (
     Action(

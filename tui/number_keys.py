@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 
 from engine.errors import TensorstepError
-from engine.maps import GENERATION
+from engine.maps import CACHED, EVERY_POSITION, GENERATION
 from tui.parts import Parts, Trace
 from tui.places import Place
 from tui.prompt import Prompt
@@ -123,6 +123,14 @@ class NumberKeys(Parts, inherit_bindings=False):
 
         if self.walker.ready:
             self.push_screen(NormsScreen(self.walker, self.glyphs, self.typing))
+
+    def action_inside(self) -> None:
+        from tui.screens.inside import InsideScreen
+
+        if self.walker.model.removesuffix(CACHED) not in EVERY_POSITION:
+            self.say("the lens reads a stream of blocks: open a transformer (o)")
+        elif self.walker.ready:
+            self.push_screen(InsideScreen(self.walker, self.glyphs, self.typing))
 
     # --- where a number comes from ----------------------------------------------------------
 

@@ -32,6 +32,11 @@ class Join(Operation):
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         b, g, s, i = cell
+        whole = operands.output
+        to.note = (
+            f"positions reused: {self.known}, new: {whole.shape[2] - self.known};"
+            f" kept for the next step: {whole.nbytes:,} bytes"
+        )
         if s < self.known:
             to.terms.append(one(operands.cell(0, cell), note="reused"))
             return

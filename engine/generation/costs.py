@@ -31,11 +31,12 @@ def cost_of(config: DecoderConfig, seen: int, new: int, itemsize: int, cached: b
 
 def costs(config: DecoderConfig, given: int, made: int, itemsize: int) -> dict[str, int]:
     """Of generating `made` tokens after `given`: the multiplications with a cache and without, and
-    the bytes that the cache has at the end."""
+    the bytes that the cache has at the end. Of a text longer than the context only its end is
+    seen."""
     anew = cached = 0
     last = Cost(0, 0)
     for step in range(made):
-        seen = given + step
+        seen = min(given + step, config.context_len)
         anew += cost_of(config, seen, seen, itemsize, False).multiplications
         last = cost_of(config, seen, seen if step == 0 else 1, itemsize, True)
         cached += last.multiplications

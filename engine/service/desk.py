@@ -47,6 +47,7 @@ class Desk:
             "table": self.table,
             "follow": self.follow,
             "norms": self.norms,
+            "lens": self.lens,
             "edit": self.edit,
             "undo": self.undo,
             "summary": self.summary,
@@ -228,6 +229,14 @@ class Desk:
 
         walk = self._walk(map, model)
         return norms(walk, min(step, walk.ended_step))
+
+    def lens(self, map: str, model: str, step: int, page: str, **look: Any) -> Answer:
+        """A page of the inside of a decoder: see `engine.service.inside`."""
+        from engine.service.inside import Look, inside
+
+        walk = self._walk(map, model)
+        tokens = self._session.prepared.tokenizer.itos
+        return inside(walk, step, tokens, page, Look(**look))
 
     def summary(self, map: str, model: str, name: str, step: int, view: str = AFTER) -> Answer:
         """How a state's cells are spread: see `engine.service.spread`."""
