@@ -80,6 +80,12 @@ class Cache:
         before = given(name, self.tensors[name], axes, "what was kept", step=self._step - 1)
         return State(name, join_after(self.length), (before, new), axes)
 
+    def cut(self, length: int) -> None:
+        """Forget what is known of positions from `length` on."""
+        if length < self.length:
+            self.tensors = {name: kept[:, :, :length] for name, kept in self.tensors.items()}
+            self.length = length
+
     def end(self, length: int) -> None:
         """All blocks have joined: so many positions are known now."""
         self.length = length

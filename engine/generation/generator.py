@@ -142,8 +142,15 @@ class Generation:
         )
         appended = yield by_rule("history", append, (history, choice), ("N",))
         if appended.replaced:  # a patched history is the one that is gone on with
-            self.ids[:] = appended.value.tolist()
+            self._go_on_with(appended.value.tolist())
         return stop
+
+    def _go_on_with(self, ids: list[int]) -> None:
+        """Other IDs in place of the history: of those after the first change nothing is known."""
+        if self.cache is not None:
+            pairs = zip(ids, self.ids, strict=True)
+            self.cache.cut(next((i for i, (new, old) in enumerate(pairs) if new != old), len(ids)))
+        self.ids[:] = ids
 
     def _logits(self, history: State, step: int) -> States:
         """What the model says of the token that comes next: [1, C]."""
@@ -160,6 +167,7 @@ class Generation:
             logits = yield from without_gradients(model.states(X))
         else:
             self.cache.begin(step)
+            self.cache.cut(length - 1 if step > 1 else 0)  # a step made again starts from its own
             logits = yield from without_gradients(model.states(X, self.cache))
             self.cache.end(length)
         return logits.view(last_row, ("B", "C"))

@@ -75,6 +75,8 @@ class Block(Operation):
         self.names = names
 
     def describe(self, names: list[str]) -> str:
+        if not self.names:
+            return f"{names[0]}: no ID is blocked"
         *most, last = self.names
         listed = f"{', '.join(most)} and {last}" if most else last
         return f"{names[0]}, and -inf at {listed}"
