@@ -14,6 +14,8 @@ from engine.ops import scale
 from engine.ops.data import top_k, top_p
 from engine.states import State, States
 
+COLDEST = 1e-6  # a temperature: logits divided by less may be larger than float32 can hold
+
 
 @dataclass(frozen=True)
 class Filters:
@@ -34,6 +36,11 @@ class Filters:
         t, k, p = self.temperature, self.top_k, self.top_p
         if t is not None and not (t > 0 and math.isfinite(t)):
             raise UsageError(f"a temperature of {t:g} divides nothing: give a number above 0")
+        if t is not None and t < COLDEST:
+            raise UsageError(
+                f"a temperature of {t:g} makes the logits infinite: give {COLDEST:g} or more, or"
+                " leave it out for the most probable token"
+            )
         if k is not None and k < 1:
             raise UsageError(f"--top-k {k} keeps no token: give 1 or more")
         if p is not None and not 0 < p <= 1:
