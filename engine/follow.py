@@ -51,10 +51,15 @@ class Follower:
         for state in each(self._process.states(step)):
             if state.name == "loss":
                 row["loss"] = state.value.item()
+            elif state.name == f"gradients.{self.name}":
+                row["gradient"] = float(state.value[self.cell])
+                row["value"] = float(self._process.parameters[self.name][self.cell])
             elif state.name == f"update.{self.name}":
-                parts = state.operation.take_apart(*operands_of(state))
-                row["value"] = float(parts["old"][self.cell])
-                row["gradient"] = float(parts["grad"][self.cell])
+                parts = {}
+                if state.inputs:  # what an optimizer that is not ours has made is made already
+                    parts = state.operation.take_apart(*operands_of(state))
+                    row["value"] = float(parts["old"][self.cell])
+                    row["gradient"] = float(parts["grad"][self.cell])
                 row["update"] = (
                     float(state.value[self.cell]) - row["value"]
                 )  # also of an edited one
@@ -81,6 +86,8 @@ def norms(walk: Walk, step: int) -> dict[str, Any]:
         raise UsageError(
             "norms are of a training step that has ended: go on to the next step first"
         )
+    if walk.record("gradients.norm", step) is None:
+        raise UsageError("there is no loss here, so that nothing has a gradient or moves")
     rows = []
     for name in walk.process.parameters:
         old = walk.fetch(f"parameters.{name}", step - 1)

@@ -319,7 +319,7 @@ def map_of(kind: str, model: str) -> Map:
 # Which state lies in which box, the first pattern that fits. Blocks of a transformer prefix their
 # names ("blocks.0.attention.scores"), which is taken off before.
 STAGE_OF: tuple[tuple[str, str], ...] = (
-    (r"modules\..*", "modules"),
+    (r"modules(\..*)?", "modules"),
     (r"stories", "stories"),
     (r"split|audit\..*", "split"),
     (r"prompt", "prompt"),

@@ -20,12 +20,13 @@ from textual.worker import WorkerFailed
 from engine.errors import TensorstepError, UsageError
 from engine.maps import GENERATION, STAGES, TRAINING, map_of, title_of
 from engine.service.client import Client
-from engine.service.connection import Connection, WorkerError
+from engine.service.connection import Connection
 from engine.service.options import Options
 from tui.actions import BINDINGS, footer
 from tui.glyphs import Glyphs, glyphs_for
 from tui.keys import Keys
 from tui.limits import SMALLEST, TALL, WIDE
+from tui.names import source_name
 from tui.places import Place
 from tui.plain import shown
 from tui.prompt import Typing
@@ -135,13 +136,13 @@ class Tensorstep(Keys, inherit_bindings=False):
 
     def give_up(self, error: TensorstepError) -> None:
         """The walk cannot go on: close, and say why."""
-        trace = error.trace if isinstance(error, WorkerError) and self.tracing else ""
+        trace = error.trace if self.tracing else ""
         self.failure = f"{trace}{error}"
         self.exit(return_code=error.exit_code)
 
     async def arrive(self) -> None:
         """To the place that was asked for."""
-        self.say("")
+        self.say(self.walker.note)
         if self.goto is not None:
             await self.go(self.goto)
 
@@ -232,7 +233,7 @@ class Tensorstep(Keys, inherit_bindings=False):
             title_of(walker.model),
             f"{walker.kind} map",
         ]
-        if walker.kind == GENERATION:
+        if walker.kind == GENERATION and walker.options.opened is None:
             steps = self.trained
             parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
         if walker.state is not None:
@@ -326,10 +327,3 @@ class Tensorstep(Keys, inherit_bindings=False):
 
     def on_table_view_wanted(self) -> None:
         self.walker.look_again()
-
-
-def source_name(options: Options, corpus: str) -> str:
-    """What is walked, in a word or two."""
-    if options.text is not None:
-        return options.text.rsplit("/", 1)[-1][:24]
-    return corpus[:24] or ("lily" if options.worked else "loading")

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from engine.errors import UsageError
-from engine.maps import CHECKPOINT, EXAMPLES, GENERATION, TRAINING
-from engine.service.options import EXAMPLE, SEED, Options
+from engine.maps import TRAINING
+from engine.service.options import SEED, Options
+from tui.opened_arguments import add_open_commands, add_opened, check_map, map_of, opened_values
 from tui.places import edit_of
 from tui.run_arguments import add_run_commands
 
@@ -18,7 +19,6 @@ Step through everything a language model computes, key by key.
 Without options it walks the worked sentence: n next, p back, ? help, q quit.
 """
 MAX_VALUES = 10_000
-DEFAULT_CONTEXT = 16  # positions of a training window of a checkpoint
 DEFAULT_CORPUS = "storybook"
 Commands = Any  # argparse's own type of it is private
 
@@ -78,52 +78,13 @@ def parser() -> Parser:
         default=MAX_VALUES,
         help="leave out the values of larger states (10000)",
     )
+    add_opened(listed)
     add_explain(commands)
     add_tokenize(commands)
     add_corpus(commands)
-    add_open(commands)
-    add_generate(commands)
+    add_open_commands(commands, [walk_options()])
     add_run_commands(commands, [walk_options()])
     return made
-
-
-def add_open(commands: Commands) -> None:
-    made = commands.add_parser(
-        "open",
-        help="a model that is there already: a folder, a name on the hub, an example",
-        description="Walk a model that was trained elsewhere (GPT-2, Llama, Mistral and Qwen2 as"
-        " Hugging Face keeps them), or a hand-sized example.",
-        parents=[walk_options()],
-        allow_abbrev=False,
-    )
-    made.add_argument("opened", metavar="DIR|HUB_ID|example:NAME", help="example:money-bank-4")
-    made.add_argument("--dtype", metavar="T", default=argparse.SUPPRESS, help="float32, bf16, ...")
-    made.add_argument("--goto", metavar="STEP:STATE:CELL", help="open there")
-    made.add_argument("--map", metavar="MAP", default=GENERATION, help="training or generation")
-    made.add_argument("--seed", type=int, metavar="N", help="of the batches (11)")
-    made.add_argument("--ascii", action="store_true", help="draw with ASCII alone")
-
-
-def add_generate(commands: Commands) -> None:
-    made = commands.add_parser(
-        "generate",
-        help="continue a text with a model that was trained elsewhere",
-        description="Print how a model continues a text, as it comes. An empty prompt starts from"
-        " what its texts begin with.",
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,
-    )
-    add = made.add_argument
-    add("--checkpoint", dest="opened", metavar="DIR|HUB_ID", required=True, help="the model")
-    add("--prompt", metavar="TEXT", default="", help="the text to continue")
-    add("--max-new-tokens", dest="tokens", type=int, metavar="N", default=50, help="at most (50)")
-    add("--temperature", type=float, metavar="T", help="draw; below 1 the likely become likelier")
-    add("--top-k", type=int, metavar="K", help="draw among the K most probable")
-    add("--top-p", type=float, metavar="P", help="draw among the fewest that have P together")
-    add("--seed", dest="draw_seed", type=int, metavar="N", help="of the draws; without: greedy")
-    add("--dtype", metavar="T", help="float32, bf16, float16 or float64 (as it is stored)")
-    add("--no-cache", action="store_true", help="compute all positions anew for each token")
-    add("--json", action="store_true", help="one JSON object: ids, text and more")
 
 
 def add_explain(commands: Commands) -> None:
@@ -139,10 +100,11 @@ def add_explain(commands: Commands) -> None:
     )
     made.add_argument("--at", type=cell_of, metavar="I,J,...", help="the cell's index", default=())
     made.add_argument("--step", type=int, metavar="N", help="step, or new token (1; else 0)")
-    made.add_argument("--map", metavar="MAP", default=TRAINING, help="training or generation")
+    made.add_argument("--map", metavar="MAP", help="training or generation")
     made.add_argument(
         "--seed", type=int, metavar="N", default=argparse.SUPPRESS, help="as for states"
     )
+    add_opened(made)
     made.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -233,11 +195,6 @@ def walk_options() -> Parser:
     return made
 
 
-def check_map(name: str) -> None:
-    if name not in (TRAINING, GENERATION):
-        raise UsageError(f"there is no {name!r} map: use training or generation")
-
-
 def rows_of(text: str) -> tuple[int, ...]:
     """Window numbers written as I,J. Raises UsageError for anything else."""
     parts = [part.strip() for part in text.split(",")]
@@ -259,15 +216,17 @@ def names_of(text: str | None) -> list[str] | None:
 def options_of(given: argparse.Namespace) -> Options:
     """What a session is opened with. Raises UsageError for options that contradict."""
     values = {key: value for key, value in vars(given).items() if value is not None}
+    if "opened" in values:
+        values |= opened_values(given)
     if given.command in ("open", "generate"):
-        return opened_options(values, given)
+        return Options.from_json(values).check()
     if given.command is None:
         check_map(given.map)
         return Options.from_json(values).check()
     if given.command == "corpus" and not {"sentence", "text", "corpus"} & set(values):
         values["corpus"] = DEFAULT_CORPUS
     if given.command == "explain":
-        check_map(given.map)
+        check_map(map_of(given))
         if given.step is not None and given.step < 0:
             raise UsageError(f"--step {given.step} is no step: give 0 or more")
     if given.command != "states":
@@ -285,23 +244,4 @@ def options_of(given: argparse.Namespace) -> Options:
     if generating:
         values |= {"seed": SEED, "draw_seed": values.get("seed")}
         values["tokens"] = given.steps or Options.tokens
-    return Options.from_json(values).check()
-
-
-def opened_options(values: dict[str, Any], given: argparse.Namespace) -> Options:
-    """What is opened in place of a model that is trained. Raises UsageError."""
-    opened = given.opened
-    if opened.startswith(EXAMPLE):
-        name = opened.removeprefix(EXAMPLE)
-        if name not in EXAMPLES:
-            raise UsageError(f"there is no example {name!r}: use {', '.join(EXAMPLES)}")
-        values["model"] = name
-    else:
-        values["model"] = CHECKPOINT
-    if given.command == "open":
-        check_map(given.map)
-    drawing = {"temperature", "top_k", "top_p"} & set(values)
-    if drawing and "draw_seed" not in values and "draw" not in values:
-        values["draw_seed"] = 0
-    values = {"train_steps": 0, "context": DEFAULT_CONTEXT, **values}
     return Options.from_json(values).check()

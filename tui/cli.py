@@ -12,6 +12,7 @@ from engine.errors import TensorstepError, UsageError
 from engine.service.options import Options
 from tui.arguments import names_of, options_of, parse
 from tui.limits import SMALLEST
+from tui.opened_arguments import map_of
 from tui.places import Place
 from tui.plain import shown
 
@@ -118,7 +119,7 @@ def explanation_of(options: Options, given: argparse.Namespace) -> Work:
 
     place = Place(1 if given.step is None else given.step, given.what, given.at)
     either, edits = given.step is None, getattr(given, "edits", None)
-    return print_explanation(given.map, options, place, either, given.json, edits)
+    return print_explanation(map_of(given), options, place, either, given.json, edits)
 
 
 def tokens_of(options: Options, given: argparse.Namespace) -> Work:
@@ -166,7 +167,7 @@ def open_screen(options: Options, given: argparse.Namespace, debug: bool) -> int
     from tui.app import Tensorstep
     from tui.glyphs import ASCII
 
-    screen = Tensorstep(options, place, given.map, ASCII if given.ascii else None, debug=debug)
+    screen = Tensorstep(options, place, map_of(given), ASCII if given.ascii else None, debug=debug)
     screen.run(mouse=False)
     if screen.failure is not None:
         raise TensorstepError(screen.failure, screen.return_code or 1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 
 from engine.errors import TensorstepError
-from engine.maps import CACHED, EVERY_POSITION, GENERATION
+from engine.maps import CACHED, EVERY_POSITION, GENERATION, MODULE
 from tui.parts import Parts, Trace
 from tui.places import Place
 from tui.prompt import Prompt
 
+PARTS = {"old", "grad", "m", "v", "m_hat", "v_hat", "decay", "step", "new"}  # of an update
 CLIPBOARD = 50_000  # bytes: what tmux and most terminals still take in one go
 
 
@@ -110,7 +111,7 @@ class NumberKeys(Parts, inherit_bindings=False):
         from tui.screens.follow import FollowScreen
 
         state = self.walker.state
-        name = followed(state["name"]) if state is not None else None
+        name = followed(state["name"], self.walker.model) if state is not None else None
         if state is None or name is None or not state["shape"]:
             self.say("follow a cell of a parameter, its gradient or its update")
         else:
@@ -128,7 +129,7 @@ class NumberKeys(Parts, inherit_bindings=False):
         from tui.screens.inside import InsideScreen
 
         if self.walker.model.removesuffix(CACHED) not in EVERY_POSITION:
-            self.say("the lens reads a stream of blocks: open a transformer (o)")
+            self.say("the lens reads a stream of blocks: open a transformer")
         elif self.walker.ready:
             self.push_screen(InsideScreen(self.walker, self.glyphs, self.typing))
 
@@ -206,12 +207,16 @@ def lens_back(name: str, step: int) -> list[tuple[int, str]]:
     return [(step, bare), (step - 1, f"parameters.{bare}")]
 
 
-def followed(name: str) -> str | None:
+def followed(name: str, model: str = "") -> str | None:
     """The parameter that a state is, or is of; None for one that is of none."""
     for prefix in ("parameters.", "gradients.clipped.", "gradients.", "update."):
         if name.startswith(prefix):
             bare = name.removeprefix(prefix)
             whole, _, part = bare.rpartition(".")
+            if model == MODULE:  # of these every gradient but the norm is of a parameter
+                bare = whole if prefix == "update." and part in PARTS else bare
+                other = name == "gradients.norm" or bare.startswith("modules.")
+                return None if other else bare
             bare = whole if whole.count(".") and part not in ("weight", "bias") else bare
             return bare if bare.endswith((".weight", ".bias")) else None
     return None

@@ -53,7 +53,7 @@ class Walker:
         self.say = say
         self.changed = changed
         self.ready = False
-        self.corpus = ""  # its name, as the worker tells
+        self.corpus = self.note = ""  # its name, and what there is to know, as the worker tells
         self.pace = Pace()
         self.listener: Say | None = None  # who hears of work instead of the line above the footer
         self.working = False  # whether the worker tells of work that takes long
@@ -98,7 +98,8 @@ class Walker:
     async def begin(self) -> None:
         """Start the worker and stand at the beginning of the walk."""
         await self.client.start()
-        self.corpus = (await self.client.ask("open", options=self.options.to_json()))["corpus"]
+        told = await self.client.ask("open", options=self.options.to_json())
+        self.corpus, self.note = told["corpus"], told["note"]
         self.take(await self.ask("look"))
 
     def later(self, job: Job) -> None:
@@ -147,7 +148,7 @@ class Walker:
         answer = await self.ask("move", how=how, **params)
         self.detour = None
         self.take(answer)
-        self.say("" if answer["moved"] else why_not(how, answer["ended"]), False)
+        self.say("" if answer["moved"] else why_not(how, answer["ended"], self.kind), False)
         if answer["beside"]:
             await self.look_beside(answer["state"]["name"], answer["state"]["step"])
 
@@ -278,8 +279,10 @@ async def nothing() -> None:
     """The job that only draws."""
 
 
-def why_not(how: str, ended: str | None) -> str:
+def why_not(how: str, ended: str | None, kind: str) -> str:
     """Why a move did not move."""
     if how in ("back", "back_stage", "back_step"):
         return "this is the beginning"
+    if kind == TRAINING:
+        return ended or "this is the end"
     return f"generation has ended ({ended})" if ended else "this is the end"

@@ -55,6 +55,19 @@ class GradientOf(Operation):
             to.note = "nothing in this batch depends on this cell"
 
 
+class GradientLeft(GradientOf):
+    """The same of what was computed by code that is not ours: its terms are not known."""
+
+    __slots__ = ()
+    combine = "rule"
+
+    def describe(self, names: list[str]) -> str:
+        return f"{super().describe(names)}: through code of your own, which is not taken apart"
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        to.note = to.formula
+
+
 class TotalNorm(Operation):
     """√ of the sum of the squares of all parameters' gradients."""
 

@@ -101,7 +101,9 @@ class Connection:
             error = header["error"]
             if "trace" in error:
                 raise WorkerError(error["sentence"], error["trace"])
-            raise TensorstepError(error["sentence"], error.get("exit_code", 1))
+            refused = TensorstepError(error["sentence"], error.get("exit_code", 1))
+            refused.trace = error.get("theirs", "")
+            raise refused
         return header["result"], payload
 
     def cancel(self) -> None:

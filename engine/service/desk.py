@@ -30,11 +30,9 @@ class Desk:
     @classmethod
     def over(cls, session: Any) -> Desk:
         """A desk over a session that there is already."""
-        from engine.service.reading import Reader
-
         desk = cls(session.tell)
         desk._session = session
-        desk._reader = Reader(session.prepared, session.tell)
+        desk._reader = session.reader()
         return desk
 
     def answer(self, method: str, params: dict[str, Any]) -> Answer:
@@ -71,11 +69,10 @@ class Desk:
 
         from engine.service.opened import open_session
         from engine.service.options import Options
-        from engine.service.reading import Reader
 
         self._session = open_session(Options.from_json(options), self.tell)
         prepared = self._session.prepared
-        self._reader = Reader(prepared, self.tell)
+        self._reader = self._session.reader()
         return {
             "corpus": prepared.corpus.name,
             "vocabulary": len(prepared.tokenizer),

@@ -66,6 +66,8 @@ def reply_to(
         reply["result"], payload = found if isinstance(found, tuple) else (found, b"")
     except TensorstepError as error:
         reply["error"] = {"sentence": str(error), "exit_code": error.exit_code}
+        if error.trace:
+            reply["error"]["theirs"] = error.trace
     except Exception as error:  # told to the client, which tells the user
         if lacks_memory(error):
             reply["error"] = {"sentence": TOO_LARGE, "exit_code": 1}

@@ -18,7 +18,7 @@ from engine.models.examples import TOKENS
 from engine.models.pretrained import Pretrained, load_pretrained
 from engine.processes import Process
 from engine.progress import Tell
-from engine.service.options import EXAMPLE, Options
+from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
 from engine.service.session import Session
 from engine.text.listed import ListedTokenizer
 
@@ -31,6 +31,10 @@ def open_session(options: Options, tell: Tell | None = None) -> Session:
         return Session(options, tell)
     if options.opened.startswith(EXAMPLE):
         return ExampleSession(options, tell)
+    if options.opened.startswith(MODULE_FACTORY):
+        from engine.service.module import ModuleSession
+
+        return ModuleSession(options, tell)
     return CheckpointSession(options, tell)
 
 
@@ -69,6 +73,7 @@ class CheckpointSession(Session):
         options = self.options
         self.pretrained = load_pretrained(options.opened or "", options.dtype, self.tell)
         self.note = self.pretrained.note
+        self.begins, self.ends = self.pretrained.bos_id, self.pretrained.eos_ids
         if self.pretrained.tokenizer is None:
             raise UsageError(
                 f"{options.opened!r} has no tokenizer that is read here: put a tokenizer.json"

@@ -18,6 +18,7 @@ if (
 
 SEED = 11  # of the worked sentence
 EXAMPLE = "example:"  # what the name of an example begins with
+MODULE_FACTORY = "module:"  # and that of a factory of the user's
 WORDS = "words"  # the tokenizer, unless another is named
 REPLACEMENT, EPOCHS = SAMPLINGS = ("replacement", "epochs")
 SETTINGS: dict[str, tuple[str, ...]] = {  # of each optimizer, beside the learning rate
@@ -43,8 +44,9 @@ POSITIVE = (
 class Options:
     """Everything a walk is made from. None where the worked sentence's own figure is meant.
 
-    opened, dtype           a model that is there already: example:NAME, a folder or a name on the
-                            hub; in the type that is stored, or in this one
+    opened, dtype           a model that is there already: example:NAME, a folder, a name on the
+                            hub, or module:package.module:factory; in the type that is stored, or
+                            in this one
     sentence, text, lines   the documents: a sentence, or a file (one document, or one a line)
     corpus, documents       or a corpus by its SPEC, and how many of its documents
     tokenizer               its name or path

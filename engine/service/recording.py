@@ -108,10 +108,14 @@ class Recording:
         if found is None:
             return
         self._calls[name] += 1
-        called = name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
+        called = self.called(name)
         kept = self._copied(called, found)
         if kept is not None:
             self.activations.append(Activation(called, type(module).__name__, kept))
+
+    def called(self, name: str) -> str:
+        """What the last call of a submodule is called."""
+        return name if self._calls[name] == 1 else f"{name}#{self._calls[name]}"
 
     def take(self, optimizer: Any = None) -> None:
         """The gradients as they stand now and, where an optimizer is about to change them, the

@@ -31,6 +31,7 @@ from engine.models import (
 from engine.processes import Process
 from engine.progress import Tell, tracked
 from engine.service.options import EPOCHS, Options
+from engine.service.reading import Reader
 from engine.states import drain
 from engine.training.optimizers import rule_named
 from engine.training.trainer import Rows, Training
@@ -46,10 +47,13 @@ BATCH = 2
 class Session:
     """Everything one set of options opens. Walks are made when first asked for.
 
-    note  what there is to know about what was opened, a sentence a line
+    note          what there is to know about what was opened, a sentence a line
+    begins, ends  the IDs that its texts begin with and may end with, beside the tokenizer's own
     """
 
     note = ""
+    begins: int | None = None
+    ends: tuple[int, ...] = ()
 
     def __init__(self, options: Options, tell: Tell | None = None):
         self.options = options
@@ -77,6 +81,10 @@ class Session:
     def check(self) -> None:
         """Raises UsageError for rows that are not there: told at once."""
         self.batches()
+
+    def reader(self) -> Reader:
+        """What reads the documents to a screen."""
+        return Reader(self.prepared, self.tell)
 
     def walk(self, kind: str, model: str | None = None, original: bool = False) -> Walk:
         """The walk on a map ("training", "generation") of a model, with its edits unless it is the
@@ -216,7 +224,17 @@ class Session:
         """Generation with a model as it is."""
         options, tokenizer = self.options, self.prepared.tokenizer
         filters = Filters(options.temperature, options.top_k, options.top_p)
-        return Generation(model, tokenizer, prompt, options.tokens, self.chooser(), filters, cache)
+        return Generation(
+            model,
+            tokenizer,
+            prompt,
+            options.tokens,
+            self.chooser(),
+            filters,
+            cache,
+            self.begins,
+            self.ends,
+        )
 
     def first_words(self) -> str:
         """The beginning of the first training document: its first two tokens."""

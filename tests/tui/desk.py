@@ -40,7 +40,9 @@ class DeskClient(Client):
             error = header["error"]
             if "trace" in error:
                 raise WorkerError(error["sentence"], error["trace"])
-            raise TensorstepError(error["sentence"], error["exit_code"])
+            refused = TensorstepError(error["sentence"], error["exit_code"])
+            refused.trace = error.get("theirs", "")
+            raise refused
         return header["result"], payload
 
 

@@ -1,0 +1,105 @@
+"""What can be written after `tensorstep open` and `generate`, and of what is opened after `states`
+and `explain`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from engine.errors import UsageError
+from engine.maps import CHECKPOINT, EXAMPLES, GENERATION, MODULE, TRAINING
+from engine.service.options import EXAMPLE, MODULE_FACTORY
+
+OPENED = "DIR|HUB_ID|example:NAME|module:M:FACTORY"
+DEFAULT_CONTEXT = 16  # positions of a training window of a checkpoint
+
+
+def add_open_commands(commands: Any, parents: list[Any]) -> None:
+    """The commands over a model that is there already; `parents` have the options of a walk."""
+    add_open(commands, parents)
+    add_generate(commands)
+
+
+def add_open(commands: Any, parents: list[Any]) -> None:
+    made = commands.add_parser(
+        "open",
+        help="a model that is there already: a folder, a name on the hub, an example, your own",
+        description="Walk a model that was trained elsewhere (GPT-2, Llama, Mistral and Qwen2 as"
+        " Hugging Face keeps them), a hand-sized example, or any module that a factory of yours"
+        " makes: it returns (model, loss), where loss(step) gives the loss of a step, or (model,"
+        " inputs).",
+        parents=parents,
+        allow_abbrev=False,
+    )
+    made.add_argument("opened", metavar=OPENED, help="example:money-bank-4, module:mine:make")
+    made.add_argument("--dtype", metavar="T", default=argparse.SUPPRESS, help="float32, bf16, ...")
+    made.add_argument("--goto", metavar="STEP:STATE:CELL", help="open there")
+    made.add_argument("--map", metavar="MAP", help="training or generation")
+    made.add_argument("--seed", type=int, metavar="N", help="of the batches, or the factory (11)")
+    made.add_argument("--ascii", action="store_true", help="draw with ASCII alone")
+
+
+def add_opened(made: argparse.ArgumentParser) -> None:
+    """What `open` takes, for a command without a screen."""
+    add = made.add_argument
+    suppress = argparse.SUPPRESS
+    add("--open", dest="opened", metavar=OPENED, default=suppress, help="of what `open` takes")
+    add("--dtype", metavar="T", default=suppress, help="of what is opened: float32, bf16, ...")
+
+
+def add_generate(commands: Any) -> None:
+    made = commands.add_parser(
+        "generate",
+        help="continue a text with a model that was trained elsewhere",
+        description="Print how a model continues a text, as it comes. An empty prompt starts from"
+        " what its texts begin with.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--checkpoint", dest="opened", metavar="DIR|HUB_ID", required=True, help="the model")
+    add("--prompt", metavar="TEXT", default="", help="the text to continue")
+    add("--max-new-tokens", dest="tokens", type=int, metavar="N", default=50, help="at most (50)")
+    add("--temperature", type=float, metavar="T", help="draw; below 1 the likely become likelier")
+    add("--top-k", type=int, metavar="K", help="draw among the K most probable")
+    add("--top-p", type=float, metavar="P", help="draw among the fewest that have P together")
+    add("--seed", dest="draw_seed", type=int, metavar="N", help="of the draws; without: greedy")
+    add("--dtype", metavar="T", help="float32, bf16, float16 or float64 (as it is stored)")
+    add("--no-cache", action="store_true", help="compute all positions anew for each token")
+    add("--json", action="store_true", help="one JSON object: ids, text and more")
+
+
+def check_map(name: str) -> None:
+    if name not in (TRAINING, GENERATION):
+        raise UsageError(f"there is no {name!r} map: use training or generation")
+
+
+def opened_values(given: argparse.Namespace) -> dict[str, Any]:
+    """The options that go with what is opened in place of a model that is trained here. Raises
+    UsageError."""
+    values = {"train_steps": 0, "context": DEFAULT_CONTEXT}
+    values = {key: value for key, value in values.items() if key not in vars(given)}
+    opened = given.opened
+    if opened.startswith(MODULE_FACTORY):
+        if map_of(given) != TRAINING or given.command == "generate":
+            raise UsageError("a module of your own has the training map: there is no other")
+        return {**values, "model": MODULE}
+    check_map(map_of(given))
+    named: dict[str, Any] = {**values, "model": CHECKPOINT}
+    if opened.startswith(EXAMPLE):
+        named["model"] = opened.removeprefix(EXAMPLE)
+        if named["model"] not in EXAMPLES:
+            raise UsageError(f"there is no example {named['model']!r}: use {', '.join(EXAMPLES)}")
+    drawing = {"temperature", "top_k", "top_p"} & set(vars(given))
+    if drawing and "draw_seed" not in given and "draw" not in given:
+        named["draw_seed"] = 0
+    return named
+
+
+def map_of(given: argparse.Namespace) -> str:
+    """The map that is asked for, or the first of what is opened."""
+    if given.command == "states":
+        return TRAINING if given.what == "train" else GENERATION
+    named: str | None = getattr(given, "map", None)
+    opened: str = getattr(given, "opened", None) or MODULE_FACTORY
+    return named or (TRAINING if opened.startswith(MODULE_FACTORY) else GENERATION)
