@@ -25,6 +25,7 @@ from tui.plain import shown
 
 WIDTH = 79  # of a line of output
 TEXTS = 20  # of a long list of texts, as many are listed for a reader
+MARKS = 16  # on one character, at most: accents and the like
 SOON = 1.0  # seconds of work before anything is said of it
 
 KINDS = {"train": TRAINING, "generate": GENERATION}
@@ -184,7 +185,7 @@ async def print_text(options: Options, cache: bool, as_json: bool) -> None:
         while True:
             told = await client.ask("write", cache=cache)
             if not as_json and not told["text"].endswith("\ufffd"):  # half of a character waits
-                sys.stdout.write(shown_text(told["text"][len(before) :], ascii_only))
+                sys.stdout.write(shown_after(before, told["text"], ascii_only))
                 sys.stdout.flush()
                 before = told["text"]
             if told["ended"] is not None:
@@ -192,7 +193,15 @@ async def print_text(options: Options, cache: bool, as_json: bool) -> None:
     if as_json:
         print_json(told)
         return
-    sys.stdout.write(shown_text(told["text"][len(before) :], ascii_only) + "\n")
+    sys.stdout.write(shown_after(before, told["text"], ascii_only) + "\n")
+
+
+def shown_after(before: str, text: str, ascii_only: bool) -> str:
+    """What a text has more than the part of it that is shown: its first marks belong to the last
+    character before them."""
+    start = max(0, len(before) - MARKS)
+    seen = len(shown_text(text[start : len(before)], ascii_only))
+    return shown_text(text[start:], ascii_only)[seen:]
 
 
 def shown_text(text: str, ascii_only: bool) -> str:

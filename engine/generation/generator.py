@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from itertools import islice
 
 import torch
@@ -30,6 +31,8 @@ class Generation:
     filters  what happens to the logits before one is chosen
     cache    whether keys and values of earlier positions are kept: of a model that has logits at
              every position, as long as its context is
+    begins   the ID that the model's texts begin with, where its tokenizer names none
+    ends     the IDs that end them, beside the tokenizer's own
 
     Raises UsageError for a prompt without a single known token, and for a budget below 1.
     """
@@ -45,6 +48,8 @@ class Generation:
         chooser: Chooser | None = None,
         filters: Filters | None = None,
         cache: bool = False,
+        begins: int | None = None,
+        ends: Collection[int] = (),
     ):
         self.model = model
         self.tokenizer = tokenizer
@@ -53,6 +58,9 @@ class Generation:
         self.chooser: Chooser = chooser or Greedy()
         self.filters = filters or Filters()
         self.cache = Cache() if cache else None
+        self.ends = {*ends, *([] if tokenizer.eos_id is None else [tokenizer.eos_id])}
+        begin = begins if tokenizer.bos_id is None else tokenizer.bos_id
+        self._begin = [] if begin is None or begin >= len(tokenizer) else [begin]
         if budget < 1:
             raise UsageError(f"a budget of {budget} new tokens generates nothing: give 1 or more")
         self.ids = self._encode(prompt)
@@ -72,7 +80,10 @@ class Generation:
             raise UsageError(f"windows need <PAD>, which {tokenizer.name!r} does not have")
         self._pad_id = tokenizer.pad_id or 0
         self.given = len(self.ids)
-        self.blocked = {i: n for i, n in blocked(tokenizer).items() if i < model.vocab_size}
+        never = {**blocked(tokenizer), **{i: tokenizer.itos[i] for i in self._begin}}
+        self.blocked = {
+            i: name for i, name in never.items() if i < model.vocab_size and i not in self.ends
+        }
 
     def _check_cache(self) -> None:
         """Raises UsageError where keys and values cannot be kept."""
@@ -104,10 +115,6 @@ class Generation:
         before = "".join(f"{tokenizer.itos[i]}, then " for i in self._begin)
         rule = Rule(f"{before}the ID of each token", self._history, self._read)
         return (yield by_rule("history", rule, (tokens, prompt), ("N",)))
-
-    @property
-    def _begin(self) -> list[int]:
-        return [] if self.tokenizer.bos_id is None else [self.tokenizer.bos_id]
 
     def _encode(self, prompt: str) -> list[int]:
         return [*self._begin, *self.tokenizer.encode(prompt)]
@@ -181,7 +188,7 @@ class Generation:
         )
 
     def _reason(self, chosen: int, step: int) -> str | None:
-        if chosen == self.tokenizer.eos_id:
+        if chosen in self.ends:
             return "yes: <EOS> was chosen"
         if self.cache is not None and self.given + step > self.model.context_len:
             return f"yes: the context of {self.model.context_len} tokens is full"
