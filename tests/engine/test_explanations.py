@@ -330,7 +330,7 @@ def test_formulas_name_what_they_are_made_of():
         "d loss / d hidden.pre = gradients.hidden where hidden.pre > 0, else 0"
     )
     assert formulas["gradients.logits"] == (
-        "d loss / d logits = (probabilities - [c = batch.y]) / B"
+        "d loss / d logits = (probabilities - [c = batch.y]) / number of targets"
     )
 
 

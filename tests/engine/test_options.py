@@ -27,7 +27,10 @@ def test_the_default_is_the_worked_sentence():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model": "rnn"}, "no model is called 'rnn': use mlp, attention, multihead"),
+        (
+            {"model": "rnn"},
+            "no model is called 'rnn': use bigram, mlp, attention, multihead, transformer",
+        ),
         ({"sentence": "a", "text": "b"}, "--sentence and --text are both given"),
         ({"lines": True}, "--lines goes with --text FILE"),
         ({"rows": (1,), "batch": 2}, "--rows and --batch are both given"),
