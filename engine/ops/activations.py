@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term
+from engine.ops.core import Cell, Cited, Explanation, Operands, Operation, Term, one
 from engine.ops.layers import Operand
 from engine.states import State
 
@@ -19,25 +19,35 @@ ROOT_2_OVER_PI, CUBIC = math.sqrt(2 / math.pi), 0.044715  # of the approximation
 
 
 class Share(Operation):
-    """x times a share of it that grows with x, between 0 and 1."""
+    """x times a share of it that grows with x, between 0 and 1: a half, and a part between -1/2 and
+    1/2.
+
+    The two are terms of their own: where x is negative they are nearly opposite, and float32 has
+    what is left of them with an error of their size.
+    """
 
     __slots__ = ()
     formula = "{0} · share of {0}"
     gradient_formula = "gradients.{out} · slope at {in}"
 
     @abstractmethod
-    def share(self, x: float) -> float:
-        """How much of x is passed on."""
+    def beyond_half(self, x: float) -> float:
+        """How much more than half of x is passed on."""
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         its = operands.cell(0, cell)
-        share = self.share(float(its.value))
-        to.terms.append(Term(its, float(its.value) * share, note=f"· {share:.6g}"))
+        more = self.beyond_half(float(its.value))
+        to.terms = [
+            one(its, 0.5, "a half"),
+            one(its, more, f"· {more:+.6g}, so that {0.5 + more:.6g} of it is passed on"),
+        ]
 
     def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
         above, its = operands.gradient(cell), operands.cell(0, cell)
-        slope = self.slope(its)
-        yield Term(above, float(above.value) * slope, (its,), f"slope {slope:.6g}")
+        more = self.beyond_half(float(its.value))
+        rest = self.slope(its) - (0.5 + more)
+        for factor, note in ((0.5, "a half"), (more, "what is passed on"), (rest, "as it grows")):
+            yield Term(above, float(above.value) * factor, (its,), f"· {factor:+.6g}, {note}")
 
     def slope(self, its: Cited) -> float:
         """The derivative, in float64, by autograd."""
@@ -63,10 +73,10 @@ class GELU(Share):
     def compute(self, x: Tensor) -> Tensor:
         return F.gelu(x, approximate=self.approximate)
 
-    def share(self, x: float) -> float:
+    def beyond_half(self, x: float) -> float:
         if self.approximate == "tanh":
-            return 0.5 * (1 + math.tanh(ROOT_2_OVER_PI * (x + CUBIC * x**3)))
-        return 0.5 * math.erfc(-x / math.sqrt(2))
+            return 0.5 * math.tanh(ROOT_2_OVER_PI * (x + CUBIC * x**3))
+        return 0.5 * math.erf(x / math.sqrt(2))
 
 
 class GatedSiLU(Operation):

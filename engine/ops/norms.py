@@ -96,21 +96,21 @@ class LayerNorm(Operation):
         normal = ((row - row.mean()) * share).tolist()
         count = len(normal)
         for j in range(count):
+            # two terms: together they may be nearly nothing, and float32 adds them up as they are
             above, scale = operands.gradient((*at, j)), operands.cell(1, (j,))
-            factor = ((i == j) - 1 / count - normal[i] * normal[j] / count) * share
-            yield product(above, scale, factor=factor)
+            yield product(above, scale, factor=((i == j) - 1 / count) * share)
+            yield product(above, scale, factor=-normal[i] * normal[j] / count * share)
 
     def _of_parameter(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
-        x = operands.value(0).detach().double()
-        share = (x.var(-1, correction=0, keepdim=True) + self.eps).rsqrt()
-        normal = (x - x.mean(-1, keepdim=True)) * share
-        for at in itertools.product(*map(range, x.shape[:-1])):
+        shape, name = operands.shape(0), operands.record.name
+        for at in itertools.product(*map(range, shape[:-1])):
             above = operands.gradient((*at, *cell))
             if k == 2:
                 yield one(above)
-            else:
-                its = operands.cell(0, (*at, *cell))
-                yield Term(above, float(above.value) * float(normal[(*at, *cell)]), (its,))
+                continue
+            share = 1 / root(self.spread(operands, at) + self.eps)
+            yield product(above, operands.cell(0, (*at, *cell)), factor=share)
+            yield product(above, operands.named(f"{name}.mean", (*at, 0)), factor=-share)
 
 
 class RMSNorm(Operation):
@@ -164,8 +164,9 @@ class RMSNorm(Operation):
             normal = (row * share).tolist()
             for j in range(len(normal)):
                 above, scale = operands.gradient((*at, j)), operands.cell(1, (j,))
-                factor = ((i == j) - normal[i] * normal[j] / len(normal)) * share
-                yield product(above, scale, factor=factor)
+                if i == j:
+                    yield product(above, scale, factor=share)
+                yield product(above, scale, factor=-normal[i] * normal[j] / len(normal) * share)
             return
         for lead in itertools.product(*map(range, x.shape[:-1])):
             above, its = operands.gradient((*lead, *cell)), operands.cell(0, (*lead, *cell))

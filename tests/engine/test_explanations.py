@@ -22,7 +22,16 @@ from engine import SGD, FixedDraw, Walk
 from engine.records import Record
 from tests.engine.plain import plain
 from tests.engine.test_models import IDS, SHAPES, TARGETS
-from tests.engine.worked import ATTENTION, MODELS, MORE_RULES, RULES, build, generation, training
+from tests.engine.worked import (
+    ATTENTION,
+    EVERY_MODEL,
+    MODELS,
+    MORE_RULES,
+    RULES,
+    build,
+    generation,
+    training,
+)
 
 TOLERANCE = 1e-6
 TEMPER = {"attention": 3**-0.5, "multihead": 2**-0.5}
@@ -248,6 +257,26 @@ def test_every_cell_of_the_first_step(name: str):
             check(hand, record, tuple(cell))
 
 
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", EVERY_MODEL)
+def test_every_cell_adds_up(name: str, kind: str):
+    """All cells of all states, gradients and updates of the worked sentence's first two steps: the
+    total of the terms is the cell, each cited number stands where it is cited, and none is the
+    cell itself."""
+    walk = Walk(training(name, RULES[kind]))
+    walk.seek(3)
+    for record in [r for step in (1, 2) for r in walk.records(step) if r.role in ROLES]:
+        for cell in torch.ones(record.shape).nonzero().tolist():
+            found = record.explain(tuple(cell))
+            where = (record.name, record.step, cell)
+            for cited in (c for term in found.terms for c in (term.cited, *term.times)):
+                assert (cited.source, cited.step) != (record.name, record.step), where
+                there = cell_of(walk.fetch(cited.source, cited.step), cited.index)
+                assert cited.value == pytest.approx(there, rel=1e-15, nan_ok=True), (where, cited)
+            close = abs(found.total - found.value) <= TOLERANCE * found.size + 1e-30
+            assert close or found.total == found.value, where
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_larger_batch(name: str):
     """All seven windows at once, one of them nearly all padding."""
@@ -334,7 +363,7 @@ def test_formulas_name_what_they_are_made_of():
     )
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_no_formula_has_a_hole(name: str):
     """Neither formula nor note shows a `{}` that nobody filled, in either map."""
     for walk in (Walk(training(name)), Walk(generation(name))):

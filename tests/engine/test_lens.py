@@ -42,7 +42,7 @@ EACH = pytest.mark.parametrize("kind", KINDS)
 
 
 def build(kind: str, dtype: torch.dtype = torch.float32) -> DecoderLM:
-    """Two blocks; numbers large enough, and scales and shifts far enough from 1 and 0, to matter."""
+    """Two blocks; numbers large enough, scales and shifts far enough from 1 and 0, to matter."""
     torch.manual_seed(4)
     settings = {"heads": HEADS, "hidden": 5, **KINDS[kind]}
     model = DecoderLM(DecoderConfig(VOCAB, POSITIONS, WIDTH, blocks=2, **settings)).to(dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES, TRAINING, map_of, stage_of
-from tests.engine.worked import MODELS, generation, trace, training
+from tests.engine.worked import EVERY_MODEL, generation, trace, training
 
 ATTENTION = [
     *("embedding", "qkv", "scores", "weights", "message", "projection", "residual", "hidden"),
@@ -15,6 +15,11 @@ MIDDLE = {
     "mlp": ["embedding", "flatten", "hidden", "logits"],
     "attention": ATTENTION,
     "multihead": ATTENTION,
+    "bigram": ["logits"],
+    "transformer": [
+        *("embedding", "norm1", "qkv", "scores", "weights", "message", "projection", "residual1"),
+        *("norm2", "feedforward", "residual2", "norm", "logits"),
+    ],
 }
 
 
@@ -27,7 +32,7 @@ def stages_walked(kind: str, model: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_boxes_of_the_maps(name: str):
     keys = {
         kind: [stage.key for stage in map_of(kind, name).stages] for kind in (TRAINING, GENERATION)
@@ -45,7 +50,7 @@ def test_boxes_of_the_maps(name: str):
 
 
 @pytest.mark.parametrize("kind", [TRAINING, GENERATION])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_states_walk_through_the_boxes_in_order(kind: str, name: str):
     """Every state lies in a box of its map, and the boxes come in the map's order. Only the boxes
     of stored parameters (and validation, where nothing is held out) have no state of a step."""
@@ -84,7 +89,7 @@ def test_box_of_a_state(kind: str, name: str, step: int, stage: str):
 
 
 @pytest.mark.parametrize("kind", [TRAINING, GENERATION])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", EVERY_MODEL)
 def test_edges_beside_the_order(kind: str, name: str):
     """Edges join boxes of the map; y skips to the loss, updates and tokens go round."""
     drawn = map_of(kind, name)
@@ -95,8 +100,9 @@ def test_edges_beside_the_order(kind: str, name: str):
         TRAINING: {("batch", "loss", "y"), ("parameters", "batch", "next step")},
         GENERATION: {("append", "windows", "next token")},
     }[kind]
-    skip = set() if name == "mlp" else {("embedding", "residual", "x")}
-    assert edges == expected | skip
+    attention = {("embedding", "residual", "x")}
+    more = {"transformer": {("residual2", "norm1", "next block")}, "mlp": set(), "bigram": set()}
+    assert edges == expected | more.get(name, attention)
 
 
 def test_every_box_says_what_it_is():
@@ -105,7 +111,8 @@ def test_every_box_says_what_it_is():
         assert stage.key == key
         assert stage.title
         assert stage.sentence[-1] in ".?"
-    assert set(MODEL_STAGES) == set(MODEL_TITLES) == set(MODELS)
+    assert set(MODEL_STAGES) == set(EVERY_MODEL)
+    assert set(MODEL_TITLES) == {*EVERY_MODEL, "checkpoint"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""The worked sentence, its models and its data, as `reference/lily.json` describes them."""
+"""The worked sentence, its models and its data, as `reference/lily.json` describes them; and two
+models more of the same sizes, which the reference does not have."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from torch import Tensor
 
 import engine
 from engine.data.preparation import Prepared
+from engine.models import BigramLM, DecoderConfig, DecoderLM
 
 SENTENCE = "Lily found a red ball."
 MODELS = ("mlp", "attention", "multihead")
+EVERY_MODEL = (*MODELS, "bigram", "transformer")
 ATTENTION = ("attention", "multihead")
 SEED = 11
 ROWS = [2, 3]
@@ -39,6 +42,10 @@ def build(name: str, words: int = 10, context: int = 4) -> engine.StatesModel:
         return engine.FixedWindowMLP(words, context, 4, 8)
     if name == "attention":
         return engine.CausalAttentionLM(words, context, 4, 3, 2, 8)
+    if name == "bigram":
+        return BigramLM(words, context)
+    if name == "transformer":  # one block, two heads
+        return DecoderLM(DecoderConfig(words, context, 4, 1, 2, 8))
     return engine.MultiHeadAttentionLM(words, context, 4, 8, 2)
 
 
@@ -55,7 +62,9 @@ def training(
 ) -> engine.Training:
     """Training one model on the worked windows 2 and 3 (or other `rows`)."""
     batches = engine.FixedRows(rows or ROWS)
-    return engine.Training(build(name), data or prepared().data, batches, rule, keep_gradients)
+    if data is None:
+        data = prepared().sequence_data if name == "transformer" else prepared().data
+    return engine.Training(build(name), data, batches, rule, keep_gradients)
 
 
 def generation(
