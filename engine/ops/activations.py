@@ -103,8 +103,10 @@ class GatedSiLU(Operation):
         above, gate, up = operands.gradient(cell), operands.cell(0, cell), operands.cell(1, cell)
         x, share = float(gate.value), logistic(float(gate.value))
         if k == 0:
-            slope = share * (1 + x * (1 - share))
-            yield Term(above, float(above.value) * float(up.value) * slope, (up, gate))
+            passed = float(above.value) * float(up.value) * share
+            yield Term(above, passed, (up, gate), f"σ(gate) = {share:.6g}")
+            grows = x * logistic(-x)
+            yield Term(above, passed * grows, (up, gate), f"· {grows:.6g}, as the gate opens")
         else:
             yield Term(above, float(above.value) * x * share, (gate,), f"σ(gate) = {share:.6g}")
 

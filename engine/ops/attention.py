@@ -20,6 +20,7 @@ from engine.ops.core import (
     Term,
     chooses,
     one,
+    product,
 )
 from engine.ops.layers import Operand
 from engine.states import State
@@ -108,8 +109,9 @@ class Softmax(Operation):
         for j in range(operands.shape(0)[-1]):
             other = operands.named(operands.record.name, (*at, j))
             above = operands.gradient((*at, j))
-            share = (1.0 if i == j else 0.0) - other.value
-            yield Term(above, above.value * mine.value * share, (mine, other))
+            if i == j:  # a term of its own: where the weight is near 1 the two are nearly opposite
+                yield product(above, mine)
+            yield product(above, mine, other, factor=-1.0)
 
 
 class CrossEntropyEach(Operation):

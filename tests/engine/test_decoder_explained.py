@@ -197,3 +197,21 @@ def test_formulas_have_no_hole(kind: str):
         found = record.explain((0,) * len(record.shape))
         for text in (record.formula, found.formula, found.note):
             assert "{" not in text, (record.name, text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cell_in_float32(kind: str):
+    """The promise holds in the type that models have, with numbers that are far apart: saturated
+    weights, closed gates. No term hides a difference that float32 has computed with an error."""
+    data = engine.TrainingData.of(IDS, TARGETS)
+    model = build(kind).float()
+    with torch.no_grad():
+        model.get_submodule("blocks.0.attention.W_Q").weight.mul_(6)
+    walk = Walk(Training(model, data, FixedRows([0, 1]), keep_gradients=True))
+    walk.seek(2)
+    saturated = walk.fetch("blocks.0.attention.weights", 1)
+    assert ((saturated > 0.9) & (saturated < 1)).any()
+    for record in walk.records(1):
+        if record.role in ("activation", "gradient", "optimizer"):
+            for cell in cells(record):
+                check(record, cell)

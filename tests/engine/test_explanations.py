@@ -157,11 +157,14 @@ class ByHand:
         if through == "scores":
             return cited.value * TEMPER[self.model]
         if through == "weights":
-            mine, other = times
-            assert mine.source == other.source == "weights"
+            mine, *other = times
+            assert {each.source for each in times} == {"weights"}
             assert mine.index == cell
-            assert other.index == cited.index
-            return cited.value * mine.value * ((mine.index == other.index) - other.value)
+            if not other:  # of the cell itself
+                assert cited.index == cell
+                return cited.value * mine.value
+            assert other[0].index == cited.index
+            return -cited.value * mine.value * other[0].value
         return cited.value * math.prod(other.value for other in times)
 
     def moved(self, record: Record, cited, times: tuple) -> float:
