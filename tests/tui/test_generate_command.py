@@ -393,6 +393,50 @@ async def test_an_example_is_walked(name: str):
     assert row == ([8.798959, 7.798959] if name == "money-bank-2" else wide)
 
 
+def states(command: Command, *arguments: Any) -> dict[tuple[int, str], dict[str, Any]]:
+    """What `states` prints of something that is opened, by step and name."""
+    code, out, err = command("states", *arguments, "--json")
+    assert (code, err) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    return {(state["step"], state["name"]): state for state in found}
+
+
+def test_states_of_a_folder(command: Command, folder: Path):
+    """The same generation, state by state; its text is the one that `generate` prints."""
+    opened = ("--open", folder, "--prompt", "The cat")
+    found = states(command, "generate", *opened, "--steps", 2)
+    ids = generated(command, folder, "--prompt", "The cat", "--max-new-tokens", 2)["ids"]
+    assert found[2, "history"]["values"] == ids
+    logits = found[1, "logits"]["values"][0][-1]
+    with torch.no_grad():
+        expected = load_pretrained(str(folder)).model(torch.tensor([ids[:-2]]))[0, -1]
+    assert torch.allclose(torch.tensor(logits), expected, atol=1e-5)
+
+
+def test_states_of_an_example(command: Command):
+    found = states(command, "generate", "--open", "example:money-bank-4")
+    assert found[0, "prompt"]["values"] == "money at bank"
+    row = found[1, "blocks.0.residual2"]["values"][0][2]
+    assert [round(x, 6) for x in row] == [-1.19111, 4.706179, -0.02681, 5.059106]
+    masked = found[1, "blocks.0.attention.scores.masked"]["values"][0][0]
+    assert masked[1][:2] == pytest.approx([0, 2])
+    assert masked[1][2] == "-inf"
+
+
+def test_the_explanation_of_a_rounded_figure(command: Command):
+    """What the notes show, and why it is not what comes out."""
+    at = ("blocks.0.residual2", "--at", "0,2,3")
+    code, out, _ = command("explain", *at, "--open", "example:money-bank-4")
+    assert code == 0
+    assert "the notes show 5.058: they carry rounded figures on" in out
+    assert "5.0591" in out
+
+
+def test_an_example_cannot_be_trained(refused: Refused):
+    told = refused("states", "train", "--open", "example:money-bank-4")
+    assert told == "an example is a forward pass: it has no training map"
+
+
 # --- the trained stories model ---------------------------------------------------------------
 
 
