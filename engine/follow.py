@@ -53,7 +53,7 @@ class Follower:
                 row["loss"] = state.value.item()
             elif state.name == f"gradients.{self.name}":
                 row["gradient"] = float(state.value[self.cell])
-                row["value"] = float(self._process.parameters[self.name][self.cell])
+                row["value"] = float(self._process.parameters[self.name].detach()[self.cell])
             elif state.name == f"update.{self.name}":
                 parts = {}
                 if state.inputs:  # what an optimizer that is not ours has made is made already

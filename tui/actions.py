@@ -76,7 +76,7 @@ ACTIONS = (
     Action("compare", "equals_sign", "=", "after the edits, before them, the difference", "table"),
     Action("follow", "F", "F", "follow this parameter over the steps", "table"),
     Action("norms", "V", "V", "every parameter at a glance: norms, update ratios"),
-    Action("inside", "I", "I", "inside a transformer: logit lens, stream, contributions, cache"),
+    Action("inside", "I", "I", "inside a transformer: logit lens, stream, contributions"),
     Action("slice_axis", "a", "a", "choose the axis that < and > move along", "table"),
     Action("slice_back", "less_than_sign", "< >", "back, on along it", "table", "", "slice(-1)"),
     Action("slice_next", "greater_than_sign", "", "next along the chosen axis", call="slice(1)"),

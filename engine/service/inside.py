@@ -135,6 +135,7 @@ def cache(walk: Walk, step: int) -> dict[str, Any]:
         "used": process.cache is not None,
         "seen": seen,
         "new": new,
+        "full": process.given + step - 1 > config.context_len,
         "with_cache": kept.multiplications,
         "without_cache": cost_of(config, seen, seen, itemsize, False).multiplications,
         "all_with_cache": whole["with_cache"],

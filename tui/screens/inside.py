@@ -22,7 +22,7 @@ from tui.widgets.lines import DIM, HERE, STRONG, line
 LENS, STREAM, PARTS, CACHE = PAGES = ("lens", "stream", "parts", "cache")
 TITLES = {LENS: "logit lens", STREAM: "stream", PARTS: "contributions", CACHE: "cache"}
 SENTENCES = {
-    LENS: "the most probable next token, were each block the last; the last is the model's own",
+    LENS: "the token that the model would find most probable, were each block its last",
     STREAM: "how long the row of the stream is at each position, after each block (its norm)",
     PARTS: "what each part puts into a logit; the final norm divides them all by one number",
     CACHE: "how often two numbers are multiplied in products of matrices, and what is kept",
@@ -252,6 +252,8 @@ class InsideScreen(ReadingScreen):
         lines.append(line(("kept for the next".ljust(LABEL * 2), DIM), cells))
         new, seen = found["new"], found["seen"]
         reused = f"positions: {seen}, of which a cache reuses {seen - new}; new: {new}"
+        if found["full"]:
+            reused = f"the text is longer than the context of {seen}: a cache would be full"
         own = "this walk keeps them: blocks.N.attention.cache.k and .v"
         other = "this walk computes all positions anew: o opens it with a cache"
         return [*lines, line(), line(reused), line((own if found["used"] else other, DIM))]
