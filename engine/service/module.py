@@ -5,57 +5,51 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from engine.data.preparation import Prepared
-from engine.edits import Edit
-from engine.errors import TensorstepError, UsageError
-from engine.follow import Follower
-from engine.maps import MODULE, TRAINING
+from engine.errors import TensorstepError
+from engine.maps import TRAINING
 from engine.ops import given
 from engine.processes import Process, Snapshot
 from engine.service.factory import Made, make, mistake, theirs
-from engine.service.options import MODULE_FACTORY
 from engine.service.recording import Failed, Recording, first_tensor, local
-from engine.service.session import Session
 from engine.service.watched import axes_of, tensor
 from engine.states import States
-from engine.text.listed import ListedTokenizer
 from engine.training.descent import Descent
 from engine.training.foreign import ForeignDescent, rule_of
-from engine.training.optimizers import UpdateRule, rule_named
+from engine.training.optimizers import UpdateRule
 
 FORWARD_ALONE = "a forward pass is all there is: the factory gives inputs and no loss"
-NOT_EDITED = (
-    "what comes out of code of your own cannot be edited: edit a parameter, a gradient or an update"
-)
 DICE, BUFFERS = "dice", "buffers."  # what a snapshot holds beside parameters
 
 
 class LiveRecording(Recording):
-    """A recording that also has what was recorded itself, so that backward leaves its gradient."""
+    """A recording that hears, too, which gradients backward leaves of what was recorded."""
 
     def __init__(self, model: nn.Module, failed: Failed):
-        self.live: dict[str, Tensor] = {}
+        self._live: dict[str, Tensor] = {}
+        self._back: dict[str, Tensor] = {}
         super().__init__(model, failed)
 
     def _keep(self, name: str, module: nn.Module, output: Any) -> None:
         super()._keep(name, module, output)
         found = first_tensor(output)
         if found is not None and found.requires_grad and not found.is_leaf:
-            found.retain_grad()
-            self.live[self.called(name)] = found
+            called = self.called(name)
+            self._live[called] = found
+            # a hook, not `retain_grad`: the next module may write over what this one gave
+            found.register_hook(partial(self._back.__setitem__, called))
 
     def left(self) -> Iterator[tuple[str, Tensor]]:
         """What backward left, the last output first."""
-        while self.live:
-            name, value = self.live.popitem()
-            gradient = torch.zeros_like(value) if value.grad is None else value.grad
-            yield name, local(gradient)
+        while self._live:
+            name, value = self._live.popitem()
+            gradient = self._back.pop(name, None)
+            yield name, local(torch.zeros_like(value) if gradient is None else gradient)
 
 
 class ModuleSteps:
@@ -244,60 +238,3 @@ def set_dice(states: list[Tensor]) -> None:
     torch.set_rng_state(states[0])
     if len(states) > 1:
         torch.cuda.set_rng_state_all(states[1:])
-
-
-class NoTexts:
-    """Stands where a corpus would be read."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise UsageError("a module of your own comes without texts: there is no corpus to read")
-
-
-class ModuleSession(Session):
-    """The one walk of a module: on the training map."""
-
-    def prepare(self) -> Prepared:
-        self.spec = (self.options.opened or "").removeprefix(MODULE_FACTORY)
-        options = self.options
-        settings = {"momentum": options.momentum, "weight_decay": options.weight_decay}
-        rule = rule_named(options.optimizer, options.lr, **settings)
-        self.steps = ModuleSteps(self.spec, options.seed, rule, options.clip)
-        self.note = note_of(self.steps)
-        named = SimpleNamespace(name=self.spec)
-        empty: Any = SimpleNamespace(corpus=named, tokenizer=ListedTokenizer("none", ()))
-        return empty  # type: ignore[no-any-return]
-
-    def check(self) -> None:
-        """There are no windows."""
-
-    @property
-    def count(self) -> int:
-        return 0
-
-    def reader(self) -> Any:
-        return NoTexts()
-
-    def _process(self, kind: str, model: str) -> Process:
-        if (kind, model) != (TRAINING, MODULE):
-            raise UsageError("a module of your own has the training map: there is no other")
-        return self.steps
-
-    def edit(self, kind: str, model: str, edit: Edit) -> None:
-        if edit.name == "loss" or edit.name.startswith(("modules", "gradients.modules.")):
-            raise UsageError(NOT_EDITED)
-        super().edit(kind, model, edit)
-
-    def follower(self, kind: str, model: str, name: str, cell: tuple[int, ...]) -> Follower:
-        if self.steps.descent is None:
-            raise UsageError(FORWARD_ALONE)
-        return super().follower(kind, model, name, cell)
-
-
-def note_of(steps: ModuleSteps) -> str:
-    """What there is to know about what was opened."""
-    if steps.descent is None:
-        return FORWARD_ALONE
-    if isinstance(steps.descent, ForeignDescent):
-        name = type(steps.descent.optimizer).__name__
-        return f"{name} updates the parameters: what it makes is shown, but not taken apart"
-    return ""

@@ -32,7 +32,7 @@ def open_session(options: Options, tell: Tell | None = None) -> Session:
     if options.opened.startswith(EXAMPLE):
         return ExampleSession(options, tell)
     if options.opened.startswith(MODULE_FACTORY):
-        from engine.service.module import ModuleSession
+        from engine.service.module_session import ModuleSession
 
         return ModuleSession(options, tell)
     return CheckpointSession(options, tell)

@@ -169,7 +169,7 @@ class Steps:
 
     @property
     def model(self) -> Any:
-        return self.training.model
+        return getattr(self._process, "model", None)
 
     def ended(self, step: int) -> str | None:
         return f"all {self.last} steps are done" if step >= self.last else None

@@ -73,6 +73,10 @@ def two_calls():
     layer = nn.Linear(3, 3)
     return layer, lambda step: layer(layer(torch.ones(3))).sum()
 
+def in_place():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 1))
+    return model, lambda step: model(torch.ones(2, 3)).sum()
+
 def half_frozen():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
     model[0].requires_grad_(False)
@@ -328,6 +332,16 @@ def test_a_module_that_is_called_twice(own: Callable[..., str]):
     assert torch.equal(first, torch.nn.functional.linear(torch.ones(3), weight, bias))
     assert torch.equal(second, torch.nn.functional.linear(first, weight, bias))
     assert layer.weight.shape == (3, 3)
+
+
+def test_what_is_written_over(own: Callable[..., str]):
+    """Each module's own output, and its own gradient."""
+    desk, _ = opened(own(), "in_place")
+    before, after = at(desk, "modules.0", 1), at(desk, "modules.1", 1)
+    assert torch.equal(after, before.relu())
+    assert (before < 0).any()
+    gradient = at(desk, "gradients.modules.1", 1)
+    assert torch.equal(at(desk, "gradients.modules.0", 1), gradient * (before > 0))
 
 
 def test_frozen_parameters_stay(own: Callable[..., str]):
