@@ -117,7 +117,7 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[Any, ...], str]] = [
     (GENERATE, ("--steps", 0), "--steps 0 makes nothing: give 1 or more"),
     (TRAIN, ("--steps", "many"), "--steps"),
     (TRAIN, ("--steps", "1.5"), "--steps"),
-    (TRAIN, ("--model", "rnn"), "no model is called 'rnn': use mlp, attention, multihead"),
+    (TRAIN, ("--model", "rnn"), "no model is called 'rnn': use bigram, mlp, attention"),
     (GENERATE, ("--model", ""), "no model is called ''"),
     (TRAIN, ("--model", "\x1b[31m"), "no model is called '\\x1b[31m'"),
     (TRAIN, ("--rows", "7"), "--rows 7: there is no window 7, the text gives windows 0 to 6"),

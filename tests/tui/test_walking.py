@@ -430,19 +430,19 @@ async def test_the_same_state_of_another_map_or_model_is_another():
 async def test_choosing_a_model():
     async with opened(goto=Place(1, "q")) as screen:
         await screen.press("o")
-        for title in ("window MLP", "one head", "several heads"):
+        for title in ("bigram table", "window MLP", "one head", "several heads", "transformer"):
             assert title in screen.text
         await screen.press("escape")
         assert screen.place == (1, "q")
         assert "one head" in screen.lines[0]
         await screen.press("o", "enter")  # the one that is open: nothing changes
         assert screen.place == (1, "q")
-        await screen.press("o", "j", "j", "enter")  # no further than the last
-        assert "several heads" in screen.lines[0]
+        await screen.press("o", "j", "j", "j", "enter")  # no further than the last
+        assert "transformer" in screen.lines[0]
         assert screen.place == (0, "stories")
-        await screen.press("o", "k", "k", "k", "enter")
-        assert "window MLP" in screen.lines[0]
-        await screen.press("o", "down", "enter")
+        await screen.press("o", *"kkkkk", "enter")
+        assert "bigram table" in screen.lines[0]
+        await screen.press("o", "down", "down", "enter")
         assert screen.place == (1, "q")
 
 
