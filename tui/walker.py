@@ -282,4 +282,4 @@ def why_not(how: str, ended: str | None) -> str:
     """Why a move did not move."""
     if how in ("back", "back_stage", "back_step"):
         return "this is the beginning"
-    return f"generation has ended ({ended})" if ended else "this is the end"
+    return f"there is no next step: {ended}" if ended else "this is the end"
