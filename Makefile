@@ -19,11 +19,11 @@ test: .venv/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
-slow: .venv/.installed-dev  # tests that take a minute or more
+slow: .venv/.installed-dev  # tests that make test leaves out
 	$(BIN)/python -m pytest -m slow
 
 bench-smoke: .venv/.installed-dev  # every benchmark in its smallest size: they run, no more
-	for subject in training memory startup keys data terminal runs watch; do \
+	for subject in training memory startup keys data terminal runs watch decoder; do \
 		$(BIN)/python -m benchmarks.$$subject --smoke || exit 1; \
 	done
 

@@ -36,7 +36,7 @@ def peer(folder: Path, smoke: bool) -> Any:
     """A GPT-2 of the small size with random weights, saved as `transformers` saves it."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    size = {"n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 1000} if smoke else {}
+    size: dict[str, Any] = {"n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 1000} if smoke else {}
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(**size)).eval()
     model.save_pretrained(folder)

@@ -203,15 +203,21 @@ class Tensorstep(Keys, inherit_bindings=False):
         """Top line, map, footer, and what a terminal too small shows."""
         width, height = self.size
         keys: list[Any] = []
-        for key, word in footer(width):
+        for key, word in self.footer(width):
             keys += [(key, HERE), (f" {word}  ", DIM)]
         self.bottom.show([line(*keys)])
         least = f"{SMALLEST[0]}x{SMALLEST[1]}"
-        self.small.show([line(f"tensorstep needs {least}, this is {width}x{height}: enlarge it")])
+        self.small.show(
+            wrapped(f"tensorstep needs {least}, this is {width}x{height}: enlarge it", width)
+        )
         self.top.show([self.top_line()])
         walker = self.walker
         stage = walker.state["stage"] if walker.state else ""
         self.map_pane.show_map(map_of(walker.kind, walker.model), stage, walker.standing)
+
+    def footer(self, width: int) -> list[tuple[str, str]]:
+        """The keys at the foot."""
+        return footer(width)
 
     @property
     def source(self) -> str:

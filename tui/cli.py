@@ -27,6 +27,10 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         code = run(parse([each for each in given if each != "--debug"]), debug)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     except (Exception, KeyboardInterrupt) as error:
         code = tell(error, debug)
     sys.exit(code)
@@ -99,10 +103,7 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
         "corpus": audit_of,
         "generate": text_of,
     }
-    try:
-        asyncio.run(works[given.command](options, given))
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    asyncio.run(works[given.command](options, given))
     return 0
 
 

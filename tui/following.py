@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -54,9 +53,6 @@ def follow(run: RunDirectory, as_json: bool) -> int:
     try:
         with teller:
             return until_end(run, teller)
-    except BrokenPipeError:  # `| head` has seen enough; the run goes on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return leave(run)
 
@@ -74,6 +70,7 @@ def leave(run: RunDirectory) -> int:
 
 def until_end(run: RunDirectory, teller: Teller) -> int:
     rows: Rows | None = None
+    is_full = False
     while True:
         state = run.state()  # before the rows: those of a run that has ended are all there
         worker = run.read_worker()
@@ -81,6 +78,10 @@ def until_end(run: RunDirectory, teller: Teller) -> int:
             rows = Rows(run.metrics, worker.first_step)
         for row in rows.read() if rows is not None else ():
             teller.tell(row)
+        before, is_full = is_full, worker is not None and worker.why == FULL
+        if is_full != before:
+            said = FULL if is_full else "there is room again: the run goes on"
+            print(f"tensorstep: {said}", file=sys.stderr, flush=True)
         if state == PAUSED and worker is not None and worker.why not in (None, FULL):
             raise TensorstepError(
                 f"the run {run.name!r} is paused: {worker.why}; `tensorstep attach {run.handle}`"

@@ -12,6 +12,7 @@ class Glyphs:
     here: str
     line: str
     bar: str
+    band: str
     down_source: str
     up_source: str
     target: str
@@ -25,8 +26,8 @@ class Glyphs:
     ascii: bool
 
 
-UNICODE = Glyphs("▸", "─", "│", "╮", "╯", "◂", "→", "…", "•", "·", "━", "─", "␣", False)
-ASCII = Glyphs(">", "-", "|", "+", "+", "<", "->", "..", "*", "*", "#", "-", "_", True)
+UNICODE = Glyphs("▸", "─", "│", "┊", "╮", "╯", "◂", "→", "…", "•", "·", "━", "─", "␣", False)
+ASCII = Glyphs(">", "-", "|", ":", "+", "+", "<", "->", "..", "*", "*", "#", "-", "_", True)
 COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 

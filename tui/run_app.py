@@ -20,7 +20,7 @@ from tui.places import Place
 from tui.plain import shown
 from tui.prompt import Prompt
 from tui.screens.live import LiveScreen
-from tui.screens.sheets import Choice
+from tui.screens.sheets import Leaving
 from tui.walker import Walker
 
 EVERY = 0.5  # seconds between two looks at a run that is walked
@@ -32,18 +32,21 @@ class RunWalker(Walker):
 
     client: RunClient
     trained = 0  # steps that have ended
+    is_ours = True  # whether the training is, or a loop that is watched
 
     async def begin(self) -> None:
         """Connect to the run."""
         await reach(self.client)
-        self.corpus = (await self.client.open())["corpus"]
+        facts = await self.client.open()
+        self.corpus, self.is_ours = facts["corpus"], facts["kind"] == "training"
 
     async def show_walk(self) -> None:
         """The step that comes next, where this screen stood in it."""
         self.take(await self.ask("look"))
         status = await self.client.ask("status")
         self.trained, why = status["step"], status["why"]
-        keys = "space lets it go on, L is the live screen, f finishes the step"
+        keys = "space lets it go on, L is the live screen"
+        keys += ", f finishes the step" if self.is_ours else ""
         self.say(f"paused{f': {why}' if why else ''}  {keys}", bool(why))
 
 
@@ -87,6 +90,10 @@ class RunScreen(Tensorstep, inherit_bindings=False):
 
     def walker_for(self, client: Connection, options: Options, kind: str) -> Walker:
         return RunWalker(client, options, kind, self.glyphs, self.say, self.show_state)
+
+    def footer(self, width: int) -> list[tuple[str, str]]:
+        own = [("space", "go on"), ("L", "live")]
+        return [*own, *super().footer(width - 18)]
 
     @property
     def source(self) -> str:
@@ -253,7 +260,8 @@ class RunScreen(Tensorstep, inherit_bindings=False):
             choices.append((RESUME, "let it go on, and leave"))
         choices += [(STOP, "stop it: it saves first"), (KEEP, "stay")]
         name = shown(self.run_directory.name, self.glyphs.ascii)
-        self.push_screen(Choice(f"quit: the run {name}?", choices, LEAVE, verb="choose"), self.left)
+        asked = Leaving(f"quit: the run {name}?", choices, LEAVE, verb="choose")
+        self.push_screen(asked, self.left)
 
     def left(self, answer: str | None) -> None:
         """What was chosen for the run when it was to be left."""

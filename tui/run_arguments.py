@@ -107,5 +107,9 @@ def check_train(given: dict[str, Any]) -> None:
         raise UsageError("--name and --run-dir are both given: give one of them")
     if "resume" in given and {"name", "run_dir"} & set(given):
         raise UsageError("--resume names the run already: leave --name and --run-dir out")
+    for name in ("draw", "train_steps"):
+        if name in given:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} is for generating: leave it out of train")
     if "clip" in given and "no_clip" in given:
         raise UsageError("--clip and --no-clip are both given: give one of them")

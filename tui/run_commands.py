@@ -12,11 +12,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
 from engine.errors import TensorstepError, UsageError
 from engine.runs.directory import (
     ALIVE,
     ELSEWHERE,
     ENDED,
+    FINISHED,
     RunDirectory,
     named_run,
     new_run,
@@ -35,6 +38,8 @@ from tui.run_arguments import RUN, check_train
 # -P: a folder called `engine` where the user happens to stand is not the engine
 COMMAND = (sys.executable, "-P", "-m", "engine.service.run_worker")
 WALK = {each.name for each in fields(Options)}
+ENDINGS = {"died": "has died", "failed": "has failed", "stopped": "was stopped"}
+ENDINGS |= {"finished": "has finished", "elsewhere": "is on another host"}
 STOPPING = 60.0  # seconds in which a run ends its step and saves
 
 
@@ -46,14 +51,13 @@ def train(given: argparse.Namespace, open_screen: Any) -> int:
     values = {key: value for key, value in vars(given).items() if value is not None}
     check_train(values)
     run = resumed(values) if "resume" in values else started(values)
-    process = launch(run)
     try:
-        wait_for(run, process)
+        wait_for(run, launch(run))
+        if "no_screen" in values:
+            return follow(run, "json" in values)
     except KeyboardInterrupt:
         return leave(run)
-    if "no_screen" not in values:
-        return int(open_screen(run, read_only=False))
-    return follow(run, "json" in values)
+    return int(open_screen(run, read_only=False))
 
 
 def started(values: dict[str, Any]) -> RunDirectory:
@@ -62,6 +66,8 @@ def started(values: dict[str, Any]) -> RunDirectory:
     if "no_clip" in values:
         walk["clip"] = None
     options = RunOptions.by_protocol(walk, **run_values(values)).check()
+    if values.get("run_dir") == "":
+        raise UsageError("--run-dir names no directory: give one")
     if "run_dir" in values:
         run = RunDirectory(Path(values["run_dir"]).expanduser())
     else:
@@ -88,6 +94,10 @@ def resumed(values: dict[str, Any]) -> RunDirectory:
     if "no_clip" in values:
         own["clip"] = None
     options = RunOptions.from_json(config["run"]).resumed_with({**own, **run_values(values)})
+    if run.state() == FINISHED and options.steps <= config["run"]["steps"]:
+        raise UsageError(
+            f"the run {run.name!r} has done all its {options.steps} steps: give more --steps"
+        )
     if options.to_json() != config["run"]:
         run.write_json(run.config, {**config, "steps": options.steps, "run": options.to_json()})
     return run
@@ -167,7 +177,7 @@ def stop(name: str) -> int:
     """Have a run save and end; waits until it has. Returns the exit code."""
     run = chosen_run(name)
     if run.state() not in ALIVE:
-        raise UsageError(f"the run {run.name!r} is {run.state()} already")
+        raise UsageError(f"the run {run.name!r} does not go on: it {ENDINGS[run.state()]}")
 
     async def ask() -> None:
         client = RunClient(run)
@@ -212,9 +222,12 @@ def print_runs(folder: str | None, as_json: bool) -> int:
         print(f"no run is in {shown(str(where))}: `tensorstep train` starts one")
         return 0
     table = [[written(name, row[name]) for name in COLUMNS] for row in rows]
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *table, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(COLUMNS, *table, strict=True)]
     for line in [list(COLUMNS), *table]:
-        print("  ".join(map(str.ljust, line, widths)).rstrip())
+        cells = (
+            text + " " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)
+        )
+        print("  ".join(cells).rstrip())
     return 0
 
 

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import socket
 import time
 from collections.abc import Iterator
@@ -77,9 +78,9 @@ class RunDirectory:
 
     def create(self, config: dict[str, Any]) -> None:
         """Make the directory, with its config. Raises UsageError where there is something else."""
-        if self.exists:
-            raise UsageError(f"there is a run in {str(self.path)!r}: go on with --resume")
         try:
+            if self.exists:
+                raise UsageError(f"there is a run in {str(self.path)!r}: go on with --resume")
             self.path.mkdir(parents=True, exist_ok=True)
             if any(self.path.iterdir()):
                 raise UsageError(
@@ -100,13 +101,18 @@ class RunDirectory:
         """Raises TensorstepError where there is none, or none that can be read."""
         try:
             config = json.loads(self.config.read_bytes())
-        except (OSError, ValueError):
+        except OSError:
             raise TensorstepError(
                 f"there is no run in {str(self.path)!r}: `tensorstep runs` lists those there are"
             ) from None
-        if not isinstance(config, dict) or "kind" not in config:
-            raise TensorstepError(f"{str(self.config)!r} is not a run's: give another directory")
-        return config
+        except ValueError:
+            config = None
+        whole = isinstance(config, dict) and isinstance(config.get("kind"), str)
+        if not whole or not isinstance(config.get("steps"), int | None):
+            raise TensorstepError(
+                f"{str(self.config)!r} is damaged, or not a run's: put back what it was"
+            )
+        return dict(config)
 
     def read_worker(self) -> Worker | None:
         """What the last process to work here said, where there was one."""
@@ -121,13 +127,17 @@ class RunDirectory:
 
     @property
     def name(self) -> str:
-        return str(self.read_config().get("name") or self.path.name)
+        """What the run is called: as its directory, where it does not say."""
+        try:
+            return str(self.read_config().get("name") or self.path.name)
+        except TensorstepError:
+            return self.path.name
 
     @property
     def handle(self) -> str:
-        """How the run is called in a command: by its name, or, where that leads elsewhere, by its
-        directory."""
-        return self.path.name if self.path.parent == runs_folder() else str(self.path)
+        """How the run is called in a command, quoted for a shell: by its name, or, where that leads
+        elsewhere, by its directory."""
+        return shlex.quote(self.path.name if self.path.parent == runs_folder() else str(self.path))
 
     # --- the lock -----------------------------------------------------------------------------
 
@@ -212,7 +222,9 @@ def new_run(name: str | None, stem: str) -> RunDirectory:
         numbers = range(1, 1_000_000)
         return next(run for n in numbers if not (run := named_run(f"{stem}-{n}")).path.exists())
     if not NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name: use letters, digits, - and _, or give --run-dir")
+        raise UsageError(
+            f"{name[:70]!r} is no name: use up to 64 letters, digits, - and _, or give --run-dir"
+        )
     if named_run(name).exists:
         raise UsageError(f"there is a run called {name!r}: give another --name, or --resume {name}")
     return named_run(name)

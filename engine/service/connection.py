@@ -114,6 +114,14 @@ class Connection:
 
     async def _listen(self, incoming: asyncio.StreamReader) -> None:
         """Hand answers to those who wait for them, until the worker is gone."""
+        sentence = "the worker cannot be heard any more"
+        try:
+            sentence = await self._heard(incoming)
+        finally:  # whatever happened: nobody is to wait for ever
+            self._is_gone(WorkerDied(sentence))
+
+    async def _heard(self, incoming: asyncio.StreamReader) -> str:
+        """Hand answers on. Returns, at the end, how it ended."""
         try:
             while True:
                 lengths = await incoming.readexactly(LENGTHS.size)
@@ -127,11 +135,10 @@ class Connection:
                 if future is not None and not future.done():
                     future.set_result((header, payload))
         except (asyncio.IncompleteReadError, ConnectionError):
-            sentence = await self._how_it_ended()
+            return await self._how_it_ended()
         except BrokenFrame as error:
             await self._break_off()
-            sentence = f"the worker died: {error}, so it was ended{self._last_words()}"
-        self._is_gone(WorkerDied(sentence))
+            return f"the worker died: {error}, so it was ended{self._last_words()}"
 
     def _last_words(self) -> str:
         return ""

@@ -50,6 +50,8 @@ class RunClient(Connection):
         return await self.ask("attach", read_only=self.read_only)
 
     async def _how_it_ended(self) -> str:
+        if not self.run.path.is_dir():
+            return f"the run's directory {str(self.run.path)!r} is gone"
         for _ in range(100):  # it closes its socket a moment before it has ended
             state = self.run.state()
             if state not in ALIVE:

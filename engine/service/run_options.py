@@ -71,8 +71,8 @@ class RunOptions:
             values.setdefault("weight_decay", decay)
         if not {"sentence", "text", "corpus"} & set(given):
             values["corpus"] = CORPUS
-        if values.get("rows") is not None:
-            values.pop("batch", None)
+        if values.get("rows") is not None and "batch" not in given:
+            values.pop("batch")
         values = placed(values)
         return cls(walk=Options.from_json(values), **run)
 

@@ -85,8 +85,9 @@ class RunSession(Session):
         self._walks[TRAINING, self.options.model] = walk
         return walk
 
-    def close_walk(self) -> None:
-        """The step in progress is finished; nothing is left of any walk."""
+    def close_walk(self, finish: bool = True) -> None:
+        """Nothing is left of any walk. The step in progress is finished, or, where it is not to be
+        and its update has not begun, given up: it has changed nothing."""
         walk = self._walks.get((TRAINING, self.options.model))
         self._walks.clear()
         self._edited.clear()
@@ -94,7 +95,9 @@ class RunSession(Session):
         self._followers.clear()
         if walk is not None:
             walk.may_go_on = True
-            walk.finish_step()
+            names = (record.name for record in walk.records(walk.frontier))
+            if finish or any(name.startswith("update.") for name in names):
+                walk.finish_step()
         self.steps.walked = False
         self.steps.training.keep_gradients = False
 

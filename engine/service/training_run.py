@@ -107,11 +107,12 @@ class TrainingRun:
 
     def _check(self, facts: dict[str, Any]) -> None:
         """Raises TensorstepError where the run would go on with other numbers, silently."""
-        for name, what in (
-            ("torch", "torch"),
-            ("device", "the device"),
-            ("data_sha256", "the data"),
-        ):
+        if facts.get("data_sha256") != self._facts["data_sha256"]:
+            raise TensorstepError(
+                "the texts, or how they are cut, are others than when the checkpoint of step"
+                f" {facts['step']} was saved: bring back what was, or start a new run"
+            )
+        for name, what in (("torch", "torch"), ("device", "the device")):
             if facts.get(name) != self._facts[name]:
                 was, now = str(facts.get(name))[:40], str(self._facts[name])[:40]
                 raise TensorstepError(
@@ -164,7 +165,7 @@ class TrainingRun:
                 return
             self.walk = None
             self.steps.wanted = self.control.wanted
-            self.session.close_walk()
+            self.session.close_walk(finish=not self.control.stopping)
 
     def _keep(self) -> None:
         """Write what a walked step has left, where there is room."""

@@ -257,6 +257,8 @@ class Watching(Watched):
         if self._off:
             return
         self._files.say("".join(traceback.format_exception(error)))
+        with contextlib.suppress(Exception):
+            self._rows.write()
         where = f"after step {self._rows.count}: {type(error).__name__}: {error}"
         self._end(FAILED, f"watching was given up {where}; the loop goes on")
 

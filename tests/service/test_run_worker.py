@@ -764,7 +764,7 @@ def test_other_data(nest: Nest, tmp_path: Path):
     text.write_text("".join(stories[:-1]))
     if same_ids == 0:
         change(run, steps=25)
-    failed(nest, run, "the data was", "when the checkpoint of step", "the numbers would differ")
+    failed(nest, run, "the texts, or how they are cut, are others than when", "bring back")
     text.write_text("".join(stories))
     assert nest.train(run) == 0
 
@@ -964,7 +964,7 @@ def test_a_breakpoint_ends_the_following_and_stop_the_run(state_home: Path):
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker.pid, signal.SIGKILL)
     again = command("stop", "held")
-    assert (again.returncode, "is stopped already" in again.stderr) == (2, True)
+    assert (again.returncode, "does not go on: it was stopped" in again.stderr) == (2, True)
     table = command("runs").stdout.splitlines()
     assert table[0].split() == ["name", "state", "step", "loss", "age", "host", "pid", "dir"]
     assert any(line.split()[:3] == ["held", "stopped", "5"] for line in table)

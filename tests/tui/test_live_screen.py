@@ -602,8 +602,8 @@ def test_a_spike_of_one_step_is_seen(tmp_path: Path, glyphs: Glyphs, log: bool):
     lines = loss_curve(curves, 1, 20_000, 80, 9, 1, log, glyphs)
     assert lines[1].plain.startswith("500.0000".rjust(8))
     column = (7777 - 1) // 512  # 71 columns of 256 steps would not reach
-    assert [text.plain[AXIS + column] for text in lines[1:6]] == [glyphs.bar] * 5
-    assert lines[1].plain.count(glyphs.bar) == 2  # the axis and the spike
+    assert [text.plain[AXIS + column] for text in lines[1:6]] == [glyphs.band] * 5
+    assert lines[1].plain.count(glyphs.band) == 1  # nothing but the spike
 
 
 def test_marks_are_told_apart_without_colour(tmp_path: Path):

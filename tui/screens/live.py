@@ -200,7 +200,7 @@ class LiveScreen(LiveKeys, inherit_bindings=False):
         said = wrapped(told, width, WARN if warn else DIM, SAID) if text else []
         page = self.page(width, height - 1)
         page = [*page, *[line()] * height][: height - 1 - len(said)]
-        foot = self.typing.line(self.glyphs, width) or footer(width)
+        foot = self.typing.line(self.glyphs, width) or footer(width, self.state, self.can_change)
         self.shown.show([*page, *said, foot])
 
     def page(self, width: int, height: int) -> list[Text]:

@@ -110,6 +110,11 @@ class LiveKeys(ModalScreen[None], inherit_bindings=False):
         self.said = (text, warn)
         self.draw()
 
+    @property
+    def can_change(self) -> bool:
+        """Whether the run takes what is asked of it."""
+        return not self.read_only and self.control is not None and self.state not in ENDED
+
     def is_refused(self, changes: bool = True) -> bool:
         """Whether the run takes no such key; then it is told why."""
         self.say("")
@@ -142,6 +147,7 @@ class LiveKeys(ModalScreen[None], inherit_bindings=False):
     def action_break_when(self) -> None:
         def answered(text: str | None) -> None:
             if text is not None:
+                self.say(f"pauses when {text}: B lists all")
                 self.request("breakpoints", add=text)
 
         if not self.is_refused():

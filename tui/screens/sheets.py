@@ -83,6 +83,8 @@ class Pages(Sheet[None]):
 class Choice(Sheet[str]):
     """One of several, by arrows and enter."""
 
+    BINDINGS = [Binding("space", "stay", show=False, id="choice.space")]  # it may be typed text
+
     def __init__(
         self, title: str, choices: list[tuple[str, str]], current: str, verb: str = "open"
     ):
@@ -104,5 +106,17 @@ class Choice(Sheet[str]):
         self.at = max(0, min(self.at + by, len(self.choices) - 1))
         self.draw()
 
+    def action_stay(self) -> None:
+        """Nothing is chosen."""
+
     def action_take(self) -> None:
         self.dismiss(self.choices[self.at][0])
+
+
+class Leaving(Choice):
+    """What becomes of what is left: asked once, so that a second ctrl+c is an answer."""
+
+    BINDINGS = [Binding("ctrl+c", "first", show=False, id="leaving.first")]
+
+    def action_first(self) -> None:
+        self.dismiss(self.choices[0][0])

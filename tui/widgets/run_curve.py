@@ -161,7 +161,7 @@ class Plot:
         for x, column in enumerate(self.columns):
             if column.first < column.last and math.isfinite(column.mean):
                 for y in range(self.row(column.high), self.row(column.low) + 1):
-                    self.cells[y][x] = (self.glyphs.bar, DIM)
+                    self.cells[y][x] = (self.glyphs.band, DIM)
 
     def draw(self, values: list[float] | list[float | None], glyph: str, style: Style) -> None:
         """A mark in each column that has a finite value."""

@@ -24,6 +24,7 @@ SAID = 3  # lines of a sentence
 RATIO = 10  # cells
 GAP = 3  # cells between what stands side by side
 NOT_KNOWN = "-"
+CHANGING = ("live.pause", "live.break", "live.stop")
 
 
 def top_line(
@@ -91,10 +92,13 @@ def figure_lines(
     return lines
 
 
-def footer(width: int) -> Text:
-    """The keys, as many as there is room for."""
-    pairs = brief(LIVE_ACTIONS)
-    for action in (action for action in LIVE_ACTIONS if action.wide):
+def footer(width: int, state: str, changes: bool) -> Text:
+    """The keys, as many as there is room for: those that change the run, where it can be."""
+    actions = tuple(each for each in LIVE_ACTIONS if changes or each.id not in CHANGING)
+    pairs = brief(actions)
+    if state == PAUSED:
+        pairs = [("space", "go on") if pair == ("space", "pause") else pair for pair in pairs]
+    for action in (action for action in actions if action.wide):
         if sum(len(key) + len(word) + 3 for key, word in pairs) - 2 > width:
             pairs.remove((action.shown.split()[0], action.brief))
     parts: list[Any] = []
