@@ -36,9 +36,12 @@ def peer(folder: Path, smoke: bool) -> Any:
     """A GPT-2 of the small size with random weights, saved as `transformers` saves it."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    size: dict[str, Any] = {"n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 1000} if smoke else {}
+    size: dict[str, Any] = (
+        {"n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 1000} if smoke else {}
+    )
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(**size)).eval()
+    model: Any = GPT2LMHeadModel(GPT2Config(**size))
+    model.eval()
     model.save_pretrained(folder)
     model.generation_config.eos_token_id = None  # to the last token, whatever comes
     return model
@@ -196,7 +199,7 @@ def measure(smoke: bool) -> list[Row]:
         folder = Path(name)
         theirs = peer(folder, smoke)
         found = load_pretrained(name)
-        rounds, new = (2, 5) if smoke else (15, 64)
+        rounds, new = (2, 5) if smoke else (9, 48)
         rows = []
         for length in (16,) if smoke else (64, 256):
             rows += passes(theirs, found.model, length, rounds)

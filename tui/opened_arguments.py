@@ -85,6 +85,8 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
             raise UsageError("a module of your own has the training map: there is no other")
         return {**values, "model": MODULE}
     check_map(map_of(given))
+    if given.command == "generate" and given.tokens < 1:
+        raise UsageError(f"--max-new-tokens {given.tokens} is too small: give 1 or more")
     named: dict[str, Any] = {**values, "model": CHECKPOINT}
     if opened.startswith(EXAMPLE):
         named["model"] = opened.removeprefix(EXAMPLE)

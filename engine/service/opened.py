@@ -21,6 +21,7 @@ from engine.progress import Tell
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
 from engine.service.session import Session
 from engine.text.listed import ListedTokenizer
+from engine.text.tokenizer import Tokenizer
 
 SHORT = 16  # positions of a training window, where the texts are that long
 
@@ -79,6 +80,7 @@ class CheckpointSession(Session):
                 f"{options.opened!r} has no tokenizer that is read here: put a tokenizer.json"
                 " beside its weights"
             )
+        self._flag_beginning(self.pretrained.tokenizer)
         corpus = options.open(self.tell)
         spec = str(self.pretrained.folder)
         found = prepare(corpus, options.context, spec, self.tell)
@@ -86,6 +88,14 @@ class CheckpointSession(Session):
         most = min(self.pretrained.model.context_len, max(1, longest - 1))
         found.context_len = min(options.context, most)
         return found
+
+    def _flag_beginning(self, tokenizer: Tokenizer) -> None:
+        """A prompt that spells what is put before it anyway has it twice, once as plain text."""
+        begins = tokenizer.bos_id if tokenizer.bos_id is not None else self.begins
+        spelt = None if begins is None else tokenizer.itos[begins]
+        if spelt and (self.options.prompt or "").startswith(spelt):
+            said = f"the prompt spells {spelt}, which is put before it anyway: leave it out"
+            self.note = "\n".join(filter(None, (self.note, said)))
 
     def check(self) -> None:
         """Sequences are made when training is walked."""

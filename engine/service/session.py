@@ -180,7 +180,7 @@ class Session:
         options = self.options
         count = len(self.windows_for(model or options.model))
         rows = options.rows
-        if rows is None and options.batch is None and self.worked:
+        if rows is None and options.batch is None and self.worked and count > max(WORKED_ROWS):
             rows = WORKED_ROWS
         if rows is None and options.sampling == EPOCHS:
             return EpochRows(count, options.batch or BATCH, options.seed, options.drop_last)
