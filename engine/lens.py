@@ -41,7 +41,7 @@ class Lens:
         if not isinstance(model, DecoderLM):
             raise UsageError("the lens reads a stream of blocks: open a transformer")
         self.walk, self.step, self.model = walk, step, model
-        if walk.record("logits", step) is None:
+        if not walk.make(step, "logits"):
             raise UsageError(f"step {step} has no logits yet: go on to them first")
 
     @property

@@ -182,6 +182,10 @@ class Walk:
             return f"did you mean parameters.{name}"
         return nearest(name, [record.name for record in self.records(step)])
 
+    def make(self, step: int, name: str) -> bool:
+        """Make a step in progress as far as a state; the cursor stays. False where it has none."""
+        return self._find(step, name) is not None
+
     def seek_stage(self, stage: str) -> bool:
         """To the first state of a stage: in this step where it has one, else in step 0 or 1.
         False, and the cursor stays, where there is none."""

@@ -32,11 +32,16 @@ class Slice:
         numbers = struct.unpack(f"<{height * width}{header['code']}", payload)
         cells = [list(numbers[at : at + width]) for at in range(0, height * width, width or 1)]
         rows, columns = header["rows"], header["columns"]
-        if turned:
-            rows, columns, cells = columns, rows, [list(row) for row in zip(*cells, strict=True)]
         tokens = header.get("tokens", [])
+        if turned:
+            rows, columns = columns, rows
+            cells, tokens = transposed(cells), transposed(tokens)
         caption, target = header["caption"], header["target"]
         return cls(rows, columns, cells, caption, target, tokens, header["index"])
+
+
+def transposed(cells: list[list[Any]]) -> list[list[Any]]:
+    return [list(row) for row in zip(*cells, strict=True)]
 
 
 FORMATS = ("plain", "scientific", "exact")
