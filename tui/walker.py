@@ -147,7 +147,7 @@ class Walker:
         answer = await self.ask("move", how=how, **params)
         self.detour = None
         self.take(answer)
-        self.say("" if answer["moved"] else why_not(how, answer["ended"]), False)
+        self.say("" if answer["moved"] else why_not(how, answer["ended"], self.kind), False)
         if answer["beside"]:
             await self.look_beside(answer["state"]["name"], answer["state"]["step"])
 
@@ -278,8 +278,10 @@ async def nothing() -> None:
     """The job that only draws."""
 
 
-def why_not(how: str, ended: str | None) -> str:
+def why_not(how: str, ended: str | None, kind: str) -> str:
     """Why a move did not move."""
     if how in ("back", "back_stage", "back_step"):
         return "this is the beginning"
-    return f"there is no next step: {ended}" if ended else "this is the end"
+    if kind == TRAINING:
+        return ended or "this is the end"
+    return f"generation has ended ({ended})" if ended else "this is the end"
