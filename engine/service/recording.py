@@ -7,6 +7,8 @@ room, else into the memory of the host; what fits nowhere is left out, and named
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -55,6 +57,31 @@ class Room:
         return None
 
 
+class Eager:
+    """What torch.compile has made calls no hooks of submodules: while anything is recorded, nothing
+    that is compiled is run. Recordings may overlap, and end in any order."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._stance: Any = None
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._stance = torch.compiler.set_stance("force_eager")
+
+    def leave(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                self._stance.__exit__(None, None, None)
+
+
+EAGER = Eager()
+
+
 class Recording:
     """Records until it is closed. `failed` is told what went wrong here: a hook never raises.
 
@@ -74,8 +101,8 @@ class Recording:
         self._goes_on = True
         self._room = Room()
         self._calls: Counter[str] = Counter()
-        # what torch.compile has made calls no hooks of submodules
-        self._stance = torch.compiler.set_stance("force_eager")
+        EAGER.enter()
+        self.compile_again = weakref.finalize(self, EAGER.leave)  # once, also where this is lost
         self._hooks = [
             module.register_forward_hook(Hook(self, name or type(model).__name__))
             for name, module in model.named_modules()
@@ -85,9 +112,8 @@ class Recording:
         """The iteration has ended: the model is as it was."""
         for hook in self._hooks:
             hook.remove()
-        if self._hooks:
-            self._stance.__exit__(None, None, None)
         self._hooks = []
+        self.compile_again()
 
     def see(self, name: str, module: nn.Module, output: Any) -> None:
         """A submodule gave something."""

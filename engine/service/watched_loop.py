@@ -127,7 +127,10 @@ class Watching(Watched):
         self._busy = False  # first: who asks for something sets it after that
         recording, self._recording = self._recording, None
         if recording is not None:
-            recording.close()
+            try:
+                recording.close()
+            finally:
+                recording.compile_again()
             self._see(recording)
         breaks = self._attended and bool(self.control.breakpoints)
         if breaks or self.control.asked:

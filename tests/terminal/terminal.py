@@ -102,7 +102,9 @@ class Terminal:
     @property
     def lines(self) -> list[str]:
         """The screen, line by line, without the blanks at the right."""
-        return [line.rstrip() for line in self._screen.display]
+        rows = (self._screen.buffer[y] for y in range(self._screen.lines))  # `display` can fail
+        cells = range(self._screen.columns)
+        return ["".join(row[x].data for x in cells).rstrip() for row in rows]
 
     @property
     def text(self) -> str:
