@@ -12,7 +12,8 @@ from torch import Tensor
 from engine.ops import given
 from engine.processes import Snapshot
 from engine.service import worker
-from engine.service.desk import Answer, Desk
+from engine.service.desk import Desk
+from engine.service.line import Answer
 from engine.states import States
 from engine.walk import Walk
 

@@ -18,10 +18,11 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from engine.errors import TensorstepError, UsageError
-from engine.maps import GENERATION, STAGES, TRAINING, map_of, title_of
+from engine.maps import GENERATION, TRAINING, map_of, title_of
 from engine.service.client import Client
 from engine.service.connection import Connection
 from engine.service.options import Options
+from engine.stages import STAGES
 from tui.actions import BINDINGS, footer
 from tui.glyphs import Glyphs, glyphs_for
 from tui.keys import Keys

@@ -7,15 +7,8 @@ from typing import Any
 from textual import events
 
 from engine.errors import UsageError
-from engine.maps import (
-    CACHED,
-    EVERY_POSITION,
-    EXAMPLES,
-    GENERATION,
-    MODEL_STAGES,
-    STAGES,
-    title_of,
-)
+from engine.maps import CACHED, EVERY_POSITION, EXAMPLES, GENERATION, MODEL_STAGES, title_of
+from engine.stages import STAGES
 from tui.number_keys import NumberKeys
 from tui.places import Place, place_of
 from tui.prompt import Prompt

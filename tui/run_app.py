@@ -230,7 +230,7 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         self.say("a run has one model: open another with `tensorstep --model`")
 
     def action_help(self) -> None:
-        from engine.maps import STAGES
+        from engine.stages import STAGES
         from tui.screens.help import help_lines
         from tui.screens.sheets import Pages
 

@@ -8,14 +8,13 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.progress import Tell
-
-Answer = dict[str, Any] | tuple[dict[str, Any], bytes]
-
+from engine.service.corpus_desk import CorpusDesk
+from engine.service.line import Answer
 
 AFTER, BEFORE, DIFFERENCE = VIEWS = ("after", "before", "difference")
 
 
-class Desk:
+class Desk(CorpusDesk):
     """Answers requests. Importing tensors waits for the first one, so that starting is quick.
 
     tell  is told how far a request that takes long has come; it may raise, to give it up
@@ -23,7 +22,6 @@ class Desk:
 
     def __init__(self, tell: Tell | None = None) -> None:
         self._session: Any = None
-        self._reader: Any = None
         self._writing: Any = None
         self.tell = tell
 
@@ -288,39 +286,6 @@ class Desk:
             self._writing = Writing(self._session, cache)
         told: dict[str, Any] = self._writing.next()
         return told
-
-    # --- the corpus -------------------------------------------------------------------------
-
-    @property
-    def reader(self) -> Any:
-        if self._reader is None:
-            raise UsageError("nothing is open yet")
-        return self._reader
-
-    def audit(self) -> Answer:
-        """The audit of the corpus: see `engine.service.reading`, as for all of these."""
-        told: dict[str, Any] = self.reader.audit()
-        return told
-
-    def story(self, number: int, at: int = 1, before: int = 400) -> Answer:
-        """One document, with tokens and IDs around token `at`, `before` of them before it."""
-        told: dict[str, Any] = self.reader.story(number, at, before)
-        return told
-
-    def find(self, text: str, number: int, at: int, back: bool = False) -> Answer:
-        """Where a text comes next."""
-        return {"found": self.reader.find(text, number, at, back)}
-
-    def tokenize(
-        self, text: str | int, names: list[str] | None = None, most: int | None = None
-    ) -> Answer:
-        """A text (or a story by its number) under several tokenizers; without a corpus they are
-        fitted on the text itself."""
-        if self._reader is not None:
-            return {"tokenizers": self._reader.tokenize(text, names, most)}
-        from engine.service.reading import tokenize_alone
-
-        return {"tokenizers": tokenize_alone(str(text), names, most)}
 
 
 def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> Any:

@@ -17,7 +17,8 @@ from engine.maps import MODULE, TRAINING
 from engine.ops import given
 from engine.ops.gradients import total_norm
 from engine.processes import Process, Snapshot
-from engine.service.desk import Answer, Desk
+from engine.service.desk import Desk
+from engine.service.line import Answer
 from engine.service.recording import Recording, local
 from engine.states import Axes, State, States
 from engine.walk import Walk

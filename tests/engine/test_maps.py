@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, STAGES, TRAINING, map_of, stage_of
+from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, TRAINING, map_of, stage_of
+from engine.stages import STAGES
 from tests.engine.worked import EVERY_MODEL, generation, trace, training
 
 ATTENTION = [

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 from rich.cells import cell_len
 
-from engine.maps import STAGES
+from engine.stages import STAGES
 from tui.glyphs import ASCII, UNICODE, folded, glyphs_for
 
 

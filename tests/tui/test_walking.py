@@ -10,8 +10,9 @@ import torch
 from textual import events
 
 import engine
-from engine.maps import STAGES, stage_of
+from engine.maps import stage_of
 from engine.service.options import Options
+from engine.stages import STAGES
 from tests.engine.worked import training
 from tests.tui.contract import (
     GREEDY,

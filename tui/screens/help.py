@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from engine.maps import Stage
+from engine.stages import Stage
 from tui.actions import ACTIONS, Action
 from tui.glyphs import Glyphs, folded
 from tui.plain import shown

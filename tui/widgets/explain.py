@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
-from engine.maps import Stage
+from engine.stages import Stage
 from tui.cells import exact, written
 from tui.explanations import indexed, share_of, total_of
 from tui.glyphs import UNICODE, Glyphs, folded
