@@ -519,7 +519,7 @@ def test_walking_changes_no_number(runs: Runs) -> None:
 # --- what is shown ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seconds", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_the_loss_on_the_screen_is_in_the_file(lily: Runs, seconds: float) -> None:
     """It is that of the step which is shown, and at most 1 s old. A reading in twenty may be older,
     by a second more: the run, the screen, the terminal and this test share what CPUs there are."""
