@@ -981,9 +981,9 @@ def test_ctrl_c_leaves_the_run_going(state_home: Path):
         try:
             assert json.loads(process.stdout.readline())["step"] == 1
             process.send_signal(signal.SIGINT)
-            process.stdout.close()
             told = process.stderr.read()
             assert process.wait(60) == 0
+            process.stdout.close()
             assert "`tensorstep attach left` comes back, `tensorstep stop left` ends it" in told
             assert "Traceback" not in told
             going(run, 20)
