@@ -35,6 +35,7 @@ from tests.service.runs import (
     until,
 )
 
+pytestmark = pytest.mark.slow
 FULL = "the disk is full: the run goes on when there is room"
 CASES: dict[str, Any] = {
     "mlp": ({"model": "mlp", "sampling": "epochs", "batch": 128}, {"schedule": "cosine:warmup=5"}),
@@ -119,7 +120,6 @@ def test_killed_at_each_kind_of_moment(nest: Nest, whole: dict[str, Whole], tmp_
             raise AssertionError(f"killed {moment}: {error}") from error
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ["attention", "multihead"])
 def test_killed_at_moments_of_the_whole_run(
     case: str, nest: Nest, whole: dict[str, Whole], tmp_path: Path
@@ -131,7 +131,6 @@ def test_killed_at_moments_of_the_whole_run(
         goes_on(nest, run, whole[case].run)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("step", "name"), IN_STEPS)
 @pytest.mark.parametrize("case", CASES)
 def test_killed_in_a_step(
@@ -145,7 +144,6 @@ def test_killed_in_a_step(
     goes_on(nest, run, whole[case].run)
 
 
-@pytest.mark.slow
 def test_killed_while_it_resumes(nest: Nest, whole: dict[str, Whole], tmp_path: Path):
     """Lines past the checkpoint are moved, one half-written: at each moment of that it is killed
     again. Those that are whole are then in the file of the cut ones, each once."""
@@ -176,7 +174,6 @@ def copied(run: RunDirectory, path: Path) -> RunDirectory:
     return RunDirectory(path)
 
 
-@pytest.mark.slow
 def test_killed_again_and_again(nest: Nest, whole: dict[str, Whole], tmp_path: Path):
     """Whenever it has written so much: what is made twice is in the file of the cut lines."""
     run = made(tmp_path / "run", whole["multihead"].options)

@@ -472,6 +472,7 @@ def test_a_hit_pauses_rings_once_and_says_why(lily: Runs) -> None:
 # --- a paused run -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_walking_changes_no_number(runs: Runs) -> None:
     """A run that was paused and walked through, by state, stage and step, has every number that
     the one nobody looked at has."""
@@ -623,6 +624,7 @@ def test_ascii_on_request(lily: Runs) -> None:
 # --- which run --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_which_run_is_attached_to(runs: Runs) -> None:
     """The newest that goes on, the one that is named, by its directory too; one that has ended is
     read from its files; of one on another host it is told where that is."""
