@@ -22,6 +22,7 @@ from engine.ops.core import (
     Operands,
     Operation,
     Term,
+    Wrapped,
     gradient_name,
 )
 from engine.records import PartRecord, Record
@@ -74,30 +75,19 @@ class EditedOperands(Operands):
         return super().named(f"{name}.{COMPUTED}" if own else name, index, step)
 
 
-class EditedOperation(Operation):
+class EditedOperation(Wrapped):
     """An operation whose result has other values in some cells."""
 
-    __slots__ = ("cells", "inner", "was")
+    __slots__ = ("cells", "was")
 
     def __init__(self, inner: Operation, cells: dict[Cell, float], made: Tensor):
-        self.inner = inner
+        super().__init__(inner)
         self.cells = cells
         self.was = {cell: made[cell].item() for cell in cells}
 
     @property
-    def combine(self) -> str:  # type: ignore[override]
-        return self.inner.combine
-
-    @property
-    def gradient_formula(self) -> str:  # type: ignore[override]
-        return self.inner.gradient_formula
-
-    @property
     def parts(self) -> tuple[str, ...]:
         return (*self.inner.parts, COMPUTED)
-
-    def describe(self, names: list[str]) -> str:
-        return self.inner.describe(names)
 
     def apply(self, made: Tensor) -> Tensor:
         """The computed values with the edited ones in their places."""
@@ -114,9 +104,6 @@ class EditedOperation(Operation):
 
     def compute(self, *operands: Any) -> Any:
         return self.apply(self.inner.compute(*operands))
-
-    def take_apart(self, *operands: Any) -> dict[str, Any]:
-        return self.inner.take_apart(*operands)
 
     def part(self, part: str, operands: list[Any], whole: Callable[[], Any]) -> Any:
         if part != COMPUTED:

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.edits import EditedOperation
 from engine.ops.attention import Mask
-from engine.ops.core import Cell
+from engine.ops.core import Cell, Wrapped
 from engine.walk import Walk
 
 
@@ -42,7 +41,7 @@ def first_bad(walk: Walk) -> Bad | None:
     while walk.cursor.step == step:
         record = walk.current
         operation = record.operation
-        while isinstance(operation, EditedOperation):
+        while isinstance(operation, Wrapped):
             operation = operation.inner
         if not record.aside:
             found = bad_cells(record.name, record.value, isinstance(operation, Mask))

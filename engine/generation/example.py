@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 
 from engine.generation.generator import Generation, crop_and_pad, without_gradients
 from engine.models.examples import ROUNDED, TOKENS, example_model
 from engine.ops import by_rule, given
-from engine.ops.core import Cell, Explanation, Operands, Operation, Term
+from engine.ops.core import Cell, Explanation, Operands, Operation, Wrapped
 from engine.states import States
 from engine.text.listed import ListedTokenizer
 
@@ -35,48 +32,21 @@ class Example(Generation):
         return ENDS if step else None
 
 
-class Noted(Operation):
+class Noted(Wrapped):
     """An operation some of whose cells are shown otherwise in the notes that are followed."""
 
-    __slots__ = ("inner", "shown")
+    __slots__ = ("shown",)
 
     def __init__(self, inner: Operation, shown: dict[int, float]):
-        self.inner = inner
+        super().__init__(inner)
         self.shown = shown  # by the last index, of the last row
 
-    @property
-    def combine(self) -> str:  # type: ignore[override]
-        return self.inner.combine
-
-    @property
-    def gradient_formula(self) -> str:  # type: ignore[override]
-        return self.inner.gradient_formula
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return self.inner.parts
-
-    def describe(self, names: list[str]) -> str:
-        return self.inner.describe(names)
-
-    def compute(self, *operands: Any) -> Any:
-        return self.inner.compute(*operands)
-
-    def take_apart(self, *operands: Any) -> dict[str, Any]:
-        return self.inner.take_apart(*operands)
-
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
-        self.inner.explain(cell, operands, to)
+        super().explain(cell, operands, to)
         is_last = cell[-2] == operands.output.shape[-2] - 1
         if is_last and cell[-1] in self.shown:
             shown = self.shown[cell[-1]]
             to.note = f"the notes show {shown:g}: they carry rounded figures on. {to.note}".strip()
-
-    def explain_part(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
-        self.inner.explain_part(part, cell, operands, to)
-
-    def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
-        return self.inner.gradient(k, cell, operands)
 
 
 def noted(states: States, rounded: dict[str, dict[int, float]]) -> States:

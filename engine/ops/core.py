@@ -207,6 +207,48 @@ class Operation(ABC):
         return self.formula.format(*names)
 
 
+class Wrapped(Operation):
+    """An operation around another one: it does what that does, where it does not say otherwise."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Operation):
+        self.inner = inner
+
+    @property
+    def combine(self) -> str:  # type: ignore[override]
+        return self.inner.combine
+
+    @property
+    def gradient_formula(self) -> str:  # type: ignore[override]
+        return self.inner.gradient_formula
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self.inner.parts
+
+    def describe(self, names: list[str]) -> str:
+        return self.inner.describe(names)
+
+    def compute(self, *operands: Any) -> Any:
+        return self.inner.compute(*operands)
+
+    def take_apart(self, *operands: Any) -> dict[str, Any]:
+        return self.inner.take_apart(*operands)
+
+    def part(self, part: str, operands: list[Any], whole: Callable[[], Any]) -> Any:
+        return self.inner.part(part, operands, whole)
+
+    def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
+        self.inner.explain(cell, operands, to)
+
+    def explain_part(self, part: str, cell: Cell, operands: Operands, to: Explanation) -> None:
+        self.inner.explain_part(part, cell, operands, to)
+
+    def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
+        return self.inner.gradient(k, cell, operands)
+
+
 def gradient_name(state: str) -> str:
     """What the gradient of a state is called. `gradients.norm` is the norm of all gradients, so
     that of a decoder's last state `norm` has another name."""

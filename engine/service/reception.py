@@ -19,14 +19,12 @@ OFTEN = 0.1  # seconds between two tries to take a screen in
 class Visitor:
     """One screen.
 
-    cursor   where it stands in a walk, which is there, too; None: at its beginning
     cursors  where it stands: on each map, in which walk of a paused step
     """
 
     def __init__(self, line: Line):
         self.line = line
         self.read_only = False
-        self.cursor: Any = None
         self.cursors: dict[str, tuple[Any, Any]] = {}
 
 

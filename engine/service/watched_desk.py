@@ -95,11 +95,10 @@ class Answers:
         """In the loop's thread. Each screen has a cursor of its own."""
         desk = self._desk
         walk = desk.session.walk(params.get("map", TRAINING), params.get("model", MODULE))
-        if visitor.cursor is None or visitor.cursor[0] is not walk:
-            visitor.cursor = (walk, Position(walk.frontier, 0))
-        walk.cursor = visitor.cursor[1]
+        stood, place = visitor.cursors.get(TRAINING, (None, None))
+        walk.cursor = place if stood is walk else Position(walk.frontier, 0)
         desk.tell = visitor.line.tell
         try:
             return desk.answer(method, params)
         finally:
-            visitor.cursor = (walk, walk.cursor)
+            visitor.cursors[TRAINING] = (walk, walk.cursor)
