@@ -9,9 +9,7 @@ median of the ratios.
 
 from __future__ import annotations
 
-import gc
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from benchmarks.report import Row, median, resident_bytes, run
+from benchmarks.report import Row, median, run
 from engine.generation.decoding import Greedy
 from engine.generation.generator import Generation
 from engine.models.pretrained import Pretrained, load_pretrained
@@ -97,26 +95,6 @@ def in_turn(first: Callable[[], Any], second: Callable[[], Any], rounds: int) ->
     return median(ratios)
 
 
-def peak(work: Callable[[], Any]) -> int:
-    """Bytes that this process takes more while something is done, at the most."""
-    gc.collect()
-    before, highest, done = resident_bytes(), 0, threading.Event()
-
-    def look() -> None:
-        nonlocal highest
-        while not done.wait(0.001):
-            highest = max(highest, resident_bytes())
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    kept = work()
-    done.set()
-    watcher.join()
-    highest = max(highest, resident_bytes())
-    del kept
-    return highest - before
-
-
 def walked(model: Any, ids: Tensor) -> Walk:
     walk = Walk(OnePass(model, ids))
     walk.seek(1)
@@ -138,7 +116,7 @@ def passes(theirs: Any, ours: Any, length: int, rounds: int) -> list[Row]:
         return logits
 
     torch.testing.assert_close(driven(), plain(), rtol=1e-4, atol=1e-4)
-    rows = [
+    return [
         Row(
             f"T {length}: driven and dropped / plain", in_turn(driven, plain, rounds), "times", 1.03
         ),
@@ -149,9 +127,6 @@ def passes(theirs: Any, ours: Any, length: int, rounds: int) -> list[Row]:
             1.05,
         ),
     ]
-    more = peak(lambda: walked(ours, ids)) / max(1, peak(plain))
-    rows.append(Row(f"T {length}: memory, held / plain", more, "times", 3.0))
-    return rows
 
 
 def generation(theirs: Any, found: Pretrained, new: int, rounds: int) -> Row:
