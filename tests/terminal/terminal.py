@@ -26,6 +26,7 @@ import pyte
 
 COMMAND = str(Path(sys.executable).parent / "tensorstep")
 PATIENCE = 30.0  # seconds until a screen that does not come is an error
+PIECE, FRAME = 0.005, 0.2  # seconds until a frame's next piece; that a frame takes at most
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 ESCAPE, ENTER, TAB, CTRL_C, CTRL_Q = "\x1b", "\r", "\t", "\x03", "\x11"
 
@@ -147,7 +148,8 @@ class Terminal:
         self.wait_for(wanted, patience)
 
     def wait_for(self, wanted: str | Screen, patience: float = PATIENCE) -> None:
-        """Read until the screen shows a text, or is as `wanted(terminal)` says.
+        """Read until the screen shows a text, or is as `wanted(terminal)` says; then what else has
+        come of the same frame, as a large one arrives in several pieces.
 
         Raises AssertionError, with what is on the screen, when it does not become so in time.
         """
@@ -159,6 +161,9 @@ class Terminal:
                     return
                 ended = "" if self.code is None else f" (it has ended with {self.code})"
                 raise AssertionError(f"waited in vain for {wanted!r}{ended} on\n{self.text}")
+        end = time.perf_counter() + FRAME
+        while self.read(PIECE) and time.perf_counter() < end:
+            pass
 
     def _shows(self, wanted: str | Screen) -> bool:
         return wanted in self.text if isinstance(wanted, str) else bool(wanted(self))

@@ -334,7 +334,9 @@ def test_a_run_that_is_killed_while_it_is_seen(runs: Runs, walking: bool) -> Non
         for each in (terminal, other):
             live(each, "died")
             each.wait_for(lambda t: "the run 'ada' has died" in words(t))
-            assert "`tensorstep train --resume ada` goes on from its checkpoint" in words(each)
+            each.wait_for(
+                lambda t: "`tensorstep train --resume ada` goes on from its checkpoint" in words(t)
+            )
             each.press(" ", "the run has no process here")
             each.send("q")  # nothing to ask
             assert each.wait() == 0
