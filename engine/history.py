@@ -23,6 +23,8 @@ from engine.snapshots import Snapshots
 from engine.states import State, drain
 from engine.values import ValueStore
 
+LARGE = 2**16  # bytes
+
 
 class History:
     """The records, values and snapshots of a process that is driven step by step.
@@ -65,8 +67,9 @@ class History:
         """Record the next state of the step in progress, computed unless it is an aside."""
         record = Record(state, self.frontier, self._names, self)
         if not state.aside:
-            state.finish()
-            self._values.put((record.step, record.name), state.value)
+            value = state.finish().value
+            if not (record.again and is_large(value)):
+                self._values.put((record.step, record.name), value)
         self._listed[self.frontier].append(record)
         return record
 
@@ -164,9 +167,9 @@ class History:
         return value
 
     def _compute(self, name: str, step: int) -> Any:
-        """An aside, or a part of a state, from the values of its sources."""
+        """An aside, a part of a state or the result of a light operation, from its sources."""
         record = self.record(name, step)
-        if record is None or not record.aside:
+        if record is None or not record.again:
             return None
         if isinstance(record.operation, GradientOf) and not self._gradient_kept(record):
             return None
@@ -269,6 +272,14 @@ class History:
             self._snapshots.stand_near(twin.snapshot(step - 1))
             self._fit()
         return twin
+
+
+def is_large(value: Any) -> bool:
+    """Whether holding a value costs more than making it anew now and then. One that gradients flow
+    through is held by its graph anyhow."""
+    if not isinstance(value, Tensor) or value.requires_grad:
+        return False
+    return value.nbytes >= LARGE
 
 
 def without_graph(value: Any) -> Any:

@@ -36,7 +36,17 @@ class Source:
 class Record:
     """One state of a walk. `value` is fetched from the walk, which computes or replays it."""
 
-    __slots__ = ("_history", "aside", "axes", "name", "operation", "role", "sources", "step")
+    __slots__ = (
+        "_history",
+        "again",
+        "aside",
+        "axes",
+        "name",
+        "operation",
+        "role",
+        "sources",
+        "step",
+    )
 
     def __init__(self, state: State, step: int, parameters: dict[int, str], history: Reader):
         self.name = state.name
@@ -46,6 +56,8 @@ class Record:
         self.axes: Axes = state.axes
         self.role = state.role
         self.aside = state.aside
+        # whether its value can be computed from its sources alone
+        self.again = state.aside or (state.operation.light and not state.replaced)
         self._history = ref(history)
 
     @property
@@ -123,7 +135,7 @@ class PartRecord(Record):
         self.sources = whole.sources
         self.axes = whole.axes
         self.role = whole.role
-        self.aside = True
+        self.aside = self.again = True
         self._history = whole._history
 
     def explain(self, cell: Cell = ()) -> Explanation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
 from itertools import islice
 
 import torch
@@ -20,19 +19,19 @@ from engine.ops.core import Cell, Explanation, Operands, Operation, chooses
 from engine.ops.data import CUMULATIVE_SUM
 from engine.processes import Snapshot
 from engine.states import State, States
-from engine.text.tokenizer import Tokenizer, blocked, readable
+from engine.text.boundaries import Boundaries
+from engine.text.tokenizer import Tokenizer, readable
 from engine.text.vocabulary import SPECIAL_TOKENS
 
 
 class Generation:
     """Continuing a prompt, one token a step; step 0 is the prompt.
 
-    budget   how many new tokens at the most; <EOS> ends before that
-    filters  what happens to the logits before one is chosen
-    cache    whether keys and values of earlier positions are kept: of a model that has logits at
-             every position, as long as its context is
-    begins   the ID that the model's texts begin with, where its tokenizer names none
-    ends     the IDs that end them, beside the tokenizer's own
+    budget      how many new tokens at the most; <EOS> ends before that
+    filters     what happens to the logits before one is chosen
+    cache       whether keys and values of earlier positions are kept: of a model that has logits at
+                every position, as long as its context is
+    boundaries  how texts begin and end; None: as the tokenizer's documents do
 
     Raises UsageError for a prompt without a single known token, and for a budget below 1.
     """
@@ -48,8 +47,7 @@ class Generation:
         chooser: Chooser | None = None,
         filters: Filters | None = None,
         cache: bool = False,
-        begins: int | None = None,
-        ends: Collection[int] = (),
+        boundaries: Boundaries | None = None,
     ):
         self.model = model
         self.tokenizer = tokenizer
@@ -58,13 +56,12 @@ class Generation:
         self.chooser: Chooser = chooser or Greedy()
         self.filters = filters or Filters()
         self.cache = Cache() if cache else None
-        self.ends = {*ends, *([] if tokenizer.eos_id is None else [tokenizer.eos_id])}
-        begin = begins if tokenizer.bos_id is None else tokenizer.bos_id
-        self._begin = [] if begin is None or begin >= len(tokenizer) else [begin]
+        self.boundaries = boundaries or Boundaries.of(tokenizer)
         if budget < 1:
             raise UsageError(f"a budget of {budget} new tokens generates nothing: give 1 or more")
-        self.ids = self._encode(prompt)
-        prompted = self.ids[len(self._begin) :]
+        prompted = tokenizer.encode(prompt)
+        self._begin = self.boundaries.before(prompted)
+        self.ids = [*self._begin, *prompted]
         if prompted and all(i == tokenizer.unk_id for i in prompted):
             known = list(islice((t for t in tokenizer.itos if t not in SPECIAL_TOKENS), 3))
             raise UsageError(
@@ -80,9 +77,8 @@ class Generation:
             raise UsageError(f"windows need <PAD>, which {tokenizer.name!r} does not have")
         self._pad_id = tokenizer.pad_id or 0
         self.given = len(self.ids)
-        never = {**blocked(tokenizer), **{i: tokenizer.itos[i] for i in self._begin}}
         self.blocked = {
-            i: name for i, name in never.items() if i < model.vocab_size and i not in self.ends
+            i: name for i, name in self.boundaries.never.items() if i < model.vocab_size
         }
 
     def _check_cache(self) -> None:
@@ -188,7 +184,7 @@ class Generation:
         )
 
     def _reason(self, chosen: int, step: int) -> str | None:
-        if chosen in self.ends:
+        if chosen in self.boundaries.ends:
             return "yes: <EOS> was chosen"
         if self.cache is not None and self.given + step > self.model.context_len:
             return f"yes: the context of {self.model.context_len} tokens is full"
@@ -253,7 +249,8 @@ def crop_and_pad(length: int, width: int, pad_id: int) -> Rule:
         at = cell[1] - missing
         return [(0, (max(0, length - width) + at,))] if at >= 0 else []
 
-    return Rule(f"the last {width} IDs of history, <PAD> on the left", make, cite)
+    what = f"the last {width} IDs of history" + (", <PAD> on the left" if missing else "")
+    return Rule(what, make, cite)
 
 
 class Choose(Operation):

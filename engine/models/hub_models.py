@@ -27,6 +27,7 @@ WANTED = [
     "merges.txt",
 ]
 MB = 10**6
+PICKLED = ["pytorch_model*.bin", "pytorch_model.bin.index.json"]  # where there is nothing better
 UNWANTED = ["*/*", "consolidated*"]  # other forms of the same weights
 
 
@@ -50,22 +51,14 @@ def fetch(model: HubModel, tell: Tell | None = None) -> Path:
     Raises TensorstepError where the hub cannot be reached and nothing was kept, or where it has no
     such model.
     """
-    from huggingface_hub import snapshot_download
-
     online = is_reachable()
     if tell is not None:
         tell(f"asking the hub for {model.id}" if online else f"looking for {model.id}", 0, None)
     try:
-        return Path(
-            snapshot_download(
-                model.id,
-                revision=model.revision,
-                allow_patterns=WANTED,
-                ignore_patterns=UNWANTED,
-                local_files_only=not online,
-                tqdm_class=teller(model.id, tell),
-            )
-        )
+        folder = snapshot(model, WANTED, online, tell)
+        if any(folder.glob("*.safetensors")):
+            return folder
+        return snapshot(model, [*WANTED, *PICKLED], online, tell)
     except OSError as error:  # what the hub and the network raise is one, too
         raise told(model, error, online) from None
     except Exception as error:  # the hub's own errors
@@ -73,6 +66,22 @@ def fetch(model: HubModel, tell: Tell | None = None) -> Path:
             f"{model.id!r} of the hub cannot be fetched ({first_line(error)}): check its name, or"
             " give a folder"
         ) from None
+
+
+def snapshot(model: HubModel, wanted: list[str], online: bool, tell: Tell | None) -> Path:
+    """The folder of those files of a model, as the hub's library keeps them."""
+    from huggingface_hub import snapshot_download
+
+    return Path(
+        snapshot_download(
+            model.id,
+            revision=model.revision,
+            allow_patterns=wanted,
+            ignore_patterns=UNWANTED,
+            local_files_only=not online,
+            tqdm_class=teller(model.id, tell),
+        )
+    )
 
 
 def teller(id: str, tell: Tell | None) -> Any:

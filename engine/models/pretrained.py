@@ -17,6 +17,7 @@ from engine.models.published import Fields, decoder_config
 from engine.models.tensor_files import read_tensors
 from engine.models.transformer import DecoderConfig, DecoderLM
 from engine.progress import Meter, Tell
+from engine.text.boundaries import Boundaries
 from engine.text.loading import PAIRS, load_tokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import PAD
@@ -37,6 +38,7 @@ class Pretrained:
     kind       gpt2, llama, mistral or qwen2
     tokenizer  None where its files are not there, or not of a kind that is read here
     bos_id     what its texts begin with; None where it does not say
+    puts_bos   whether that stands before every prompt, as its tokenizer has it
     eos_ids    what may end them
     where      the folder or name on the hub, as it was given; `folder` is where the files are
     note       what there is to know about how it was loaded, a sentence a line; mostly empty
@@ -47,10 +49,20 @@ class Pretrained:
     config: DecoderConfig
     tokenizer: Tokenizer | None
     bos_id: int | None
+    puts_bos: bool
     eos_ids: tuple[int, ...]
     where: str
     folder: Path
     note: str = ""
+
+    def boundaries(self, tokenizer: Tokenizer) -> Boundaries:
+        """How its texts begin and end, by the tokenizer and by the files. Nothing is blocked: it
+        may say whatever it says."""
+        begin = self.bos_id if tokenizer.bos_id is None else tokenizer.bos_id
+        if begin is not None and begin >= len(tokenizer):
+            begin = None
+        ends = {*self.eos_ids, *([] if tokenizer.eos_id is None else [tokenizer.eos_id])}
+        return Boundaries(begin, self.puts_bos, ends, {})
 
 
 def load_pretrained(
@@ -87,7 +99,18 @@ def load_pretrained(
     bos_id, eos_ids, note = boundaries(folder, fields, config.vocab_size)
     tokenizer = tokenizer_of(folder, config.vocab_size)
     notes = "\n".join(filter(None, (found.note, note)))
-    return Pretrained(model.eval(), kind, config, tokenizer, bos_id, eos_ids, where, folder, notes)
+    return Pretrained(
+        model.eval(),
+        kind,
+        config,
+        tokenizer,
+        bos_id,
+        puts_bos(folder, kind),
+        eos_ids,
+        where,
+        folder,
+        notes,
+    )
 
 
 def folder_of(where: str, tell: Tell | None) -> Path:
@@ -174,6 +197,23 @@ def boundaries(folder: Path, fields: Fields, size: int) -> tuple[int | None, tup
         listed = ", ".join(map(str, outside))
         note = f"its boundaries name {listed}, outside the vocabulary of {size}: left out"
     return bos_id, tuple(i for i in ends if i < size), note
+
+
+def puts_bos(folder: Path, kind: str) -> bool:
+    """Whether a tokenizer puts BOS before every text: as tokenizer_config.json says, or the
+    template in tokenizer.json; without either as is usual for models of this kind."""
+    beside = folder / "tokenizer_config.json"
+    if beside.exists():
+        said = Fields.read(beside).values.get("add_bos_token")
+        if isinstance(said, bool):
+            return said
+    path = folder / "tokenizer.json"
+    after = Fields.read(path).values.get("post_processor") if path.exists() else None
+    if isinstance(after, dict):
+        steps = after.get("processors") if after.get("type") == "Sequence" else [after]
+        pieces = [step.get("single") for step in steps or [] if isinstance(step, dict)]
+        return any(isinstance(each, list) and "SpecialToken" in each[0] for each in pieces if each)
+    return kind in ("llama", "mistral")
 
 
 def ids_of(fields: Fields, key: str) -> list[int]:

@@ -6,6 +6,7 @@ Nothing is read until it is used, and a change of a tensor never reaches its fil
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from engine.errors import TensorstepError
 from engine.models.published import Fields
 
 ONE, INDEX, PICKLED = "model.safetensors", "*.safetensors.index.json", "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
 POINTER = b"version https://git-lfs"
 
 
@@ -30,7 +32,7 @@ class Found:
 
 def read_tensors(folder: Path) -> Found:
     """All tensors of a folder: of model.safetensors, of the files that an index names, of the only
-    safetensors file, or of pytorch_model.bin.
+    safetensors file, or of pytorch_model.bin, which may be in several files, too.
 
     Raises TensorstepError where they are missing or damaged.
     """
@@ -38,7 +40,7 @@ def read_tensors(folder: Path) -> Found:
         return Found(read_safetensors(folder / ONE))
     indexes = sorted(folder.glob(INDEX))
     if len(indexes) == 1:
-        return Found(read_shards(indexes[0]))
+        return Found(read_shards(indexes[0], ".safetensors", read_safetensors))
     files = sorted(folder.glob("*.safetensors"))
     if len(indexes) > 1 or len(files) > 1:
         names = ", ".join(path.name for path in indexes or files)
@@ -48,9 +50,12 @@ def read_tensors(folder: Path) -> Found:
         )
     if files:
         return Found(read_safetensors(files[0]))
+    note = "its weights come from {}, of which nothing but tensors was loaded"
     if (folder / PICKLED).exists():
-        note = f"its weights come from {PICKLED}, of which nothing but tensors was loaded"
-        return Found(read_pickled(folder / PICKLED), note)
+        return Found(read_pickled(folder / PICKLED), note.format(PICKLED))
+    if (folder / PICKLED_INDEX).exists():
+        tensors = read_shards(folder / PICKLED_INDEX, ".bin", read_pickled)
+        return Found(tensors, note.format("the files of " + PICKLED_INDEX))
     raise TensorstepError(
         f"{str(folder)!r} holds no weights: put {ONE} there, or the files of"
         f" {INDEX.replace('*', 'model')}"
@@ -63,13 +68,17 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise TensorstepError(
-            f"{path.name!r} is missing in {str(path.parent)!r}: fetch it, or the model again"
-        ) from None
+        raise missing(path) from None
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise TensorstepError(
             f"{str(path)!r} {trouble(path, error)}: fetch the file again"
         ) from None
+
+
+def missing(path: Path) -> TensorstepError:
+    return TensorstepError(
+        f"{path.name!r} is missing in {str(path.parent)!r}: fetch it, or the model again"
+    )
 
 
 def trouble(path: Path, error: Exception) -> str:
@@ -84,7 +93,9 @@ def trouble(path: Path, error: Exception) -> str:
     return f"is damaged or incomplete ({first_line(error)})"
 
 
-def read_shards(index: Path) -> dict[str, Tensor]:
+def read_shards(
+    index: Path, ending: str, read: Callable[[Path], dict[str, Tensor]]
+) -> dict[str, Tensor]:
     """The tensors of all files that an index names."""
     fields = Fields.read(index)
     places = fields.get("weight_map")
@@ -92,12 +103,12 @@ def read_shards(index: Path) -> dict[str, Tensor]:
         raise fields.wrong("weight_map", "give an object of tensors and their files")
     tensors: dict[str, Tensor] = {}
     for name in dict.fromkeys(map(str, places.values())):
-        if Path(name).name != name or not name.endswith(".safetensors") or "\0" in name:
+        if Path(name).name != name or not name.endswith(ending) or "\0" in name:
             raise TensorstepError(
-                f"{str(index)!r} names {name[:80]!r}, which is no safetensors file beside it: give"
+                f"{str(index)!r} names {name[:80]!r}, which is no {ending} file beside it: give"
                 " the index that belongs to the files"
             )
-        for key, tensor in read_safetensors(index.parent / name).items():
+        for key, tensor in read(index.parent / name).items():
             if key in tensors:
                 raise TensorstepError(
                     f"{key!r} is in {name!r} and in another file that {str(index)!r} names: fetch"
@@ -120,6 +131,8 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     )
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except FileNotFoundError:
+        raise missing(path) from None
     except (pickle.UnpicklingError, RuntimeError, ValueError, OSError, EOFError, KeyError):
         raise refused from None
     if not isinstance(loaded, dict):

@@ -27,6 +27,7 @@ class Share(Operation):
     """
 
     __slots__ = ()
+    light = True
     formula = "{0} · share of {0}"
     gradient_formula = "gradients.{out} · slope at {in}"
 
@@ -86,6 +87,7 @@ class GatedSiLU(Operation):
     """
 
     __slots__ = ()
+    light = True
     formula = "{0} · σ({0}) · {1}"
 
     def compute(self, gate: Tensor, up: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ class Mask(Operation):
     """
 
     __slots__ = ("pad_id",)
+    light = True
     formula = "{0}, and -inf where {1} is <PAD> or lies after the query"
 
     def __init__(self, pad_id: int):
@@ -77,6 +78,7 @@ class Softmax(Operation):
     """exp(x - max) / Σ exp(x - max) over the last axis; a row of nothing but -inf weighs 0."""
 
     __slots__ = ()
+    light = True
     formula = "softmax({0})"
     combine = "softmax"
 

@@ -172,6 +172,7 @@ class Operation(ABC):
     __slots__ = ()
     formula = ""
     combine = "sum"
+    light = False  # takes so little that a walk makes a large value anew rather than hold it
     gradient_formula = ""
 
     @property
@@ -218,6 +219,10 @@ class Wrapped(Operation):
     @property
     def combine(self) -> str:  # type: ignore[override]
         return self.inner.combine
+
+    @property
+    def light(self) -> bool:  # type: ignore[override]
+        return self.inner.light
 
     @property
     def gradient_formula(self) -> str:  # type: ignore[override]

@@ -156,6 +156,7 @@ class Scale(Operation):
     """x times one constant."""
 
     __slots__ = ("factor",)
+    light = True
 
     def __init__(self, factor: float):
         self.factor = factor

@@ -28,6 +28,7 @@ class LayerNorm(Operation):
     """
 
     __slots__ = ("eps",)
+    light = True
 
     def __init__(self, eps: float):
         self.eps = eps
@@ -120,6 +121,7 @@ class RMSNorm(Operation):
     """
 
     __slots__ = ("eps",)
+    light = True
 
     def __init__(self, eps: float):
         self.eps = eps

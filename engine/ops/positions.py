@@ -99,6 +99,7 @@ class Rotate(Operation):
     """
 
     __slots__ = ("pad_id", "rotary")
+    light = True
     formula = "{0}, turned by the position"
 
     def __init__(self, rotary: Rotary, pad_id: int | None):

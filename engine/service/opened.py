@@ -20,6 +20,7 @@ from engine.processes import Process
 from engine.progress import Tell
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
 from engine.service.session import Session
+from engine.text.boundaries import Boundaries
 from engine.text.listed import ListedTokenizer
 from engine.text.tokenizer import Tokenizer
 
@@ -74,13 +75,14 @@ class CheckpointSession(Session):
         options = self.options
         self.pretrained = load_pretrained(options.opened or "", options.dtype, self.tell)
         self.note = self.pretrained.note
-        self.begins, self.ends = self.pretrained.bos_id, self.pretrained.eos_ids
-        if self.pretrained.tokenizer is None:
+        tokenizer = self.pretrained.tokenizer
+        if tokenizer is None:
             raise UsageError(
                 f"{options.opened!r} has no tokenizer that is read here: put a tokenizer.json"
                 " beside its weights"
             )
-        self._flag_beginning(self.pretrained.tokenizer)
+        self.boundaries = self.pretrained.boundaries(tokenizer)
+        self._flag_beginning(self.boundaries, tokenizer)
         corpus = options.open(self.tell)
         spec = str(self.pretrained.folder)
         found = prepare(corpus, options.context, spec, self.tell)
@@ -89,11 +91,11 @@ class CheckpointSession(Session):
         found.context_len = min(options.context, most)
         return found
 
-    def _flag_beginning(self, tokenizer: Tokenizer) -> None:
+    def _flag_beginning(self, boundaries: Boundaries, tokenizer: Tokenizer) -> None:
         """A prompt that spells what is put before it anyway has it twice, once as plain text."""
-        begins = tokenizer.bos_id if tokenizer.bos_id is not None else self.begins
-        spelt = None if begins is None else tokenizer.itos[begins]
-        if spelt and (self.options.prompt or "").startswith(spelt):
+        prompt = self.options.prompt or ""
+        spelt = "".join(tokenizer.itos[i] for i in boundaries.before(tokenizer.encode(prompt)))
+        if spelt and prompt.startswith(spelt):
             said = f"the prompt spells {spelt}, which is put before it anyway: leave it out"
             self.note = "\n".join(filter(None, (self.note, said)))
 

@@ -33,6 +33,7 @@ from engine.progress import Tell, tracked
 from engine.service.options import EPOCHS, Options
 from engine.service.reading import Reader
 from engine.states import drain
+from engine.text.boundaries import Boundaries
 from engine.training.optimizers import rule_named
 from engine.training.trainer import Rows, Training
 from engine.walk import Walk
@@ -47,13 +48,12 @@ BATCH = 2
 class Session:
     """Everything one set of options opens. Walks are made when first asked for.
 
-    note          what there is to know about what was opened, a sentence a line
-    begins, ends  the IDs that its texts begin with and may end with, beside the tokenizer's own
+    note        what there is to know about what was opened, a sentence a line
+    boundaries  how its texts begin and end; None: as the tokenizer's documents do
     """
 
     note = ""
-    begins: int | None = None
-    ends: tuple[int, ...] = ()
+    boundaries: Boundaries | None = None
 
     def __init__(self, options: Options, tell: Tell | None = None):
         self.options = options
@@ -232,8 +232,7 @@ class Session:
             self.chooser(),
             filters,
             cache,
-            self.begins,
-            self.ends,
+            self.boundaries,
         )
 
     def first_words(self) -> str:

@@ -436,6 +436,53 @@ def test_a_config_that_is_none(content: str, tmp_path: Path):
     assert "config.json" in refusal(tmp_path)
 
 
+def test_pickled_weights_in_several_files(tmp_path: Path):
+    plain = load_pretrained(str(write(tmp_path / "plain", GPT2)))
+    folder = tmp_path / "bin"
+    write_config(folder, GPT2)
+    items = list(tensors_of(GPT2).items())
+    places = {}
+    for number, part in enumerate((items[:5], items[5:]), 1):
+        name = f"pytorch_model-0000{number}-of-00002.bin"
+        torch.save(dict(part), folder / name)
+        places |= {key: name for key, _ in part}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": places}))
+    loaded = load_pretrained(str(folder))
+    assert torch.equal(logits(loaded), logits(plain))
+    assert "pytorch_model.bin.index.json" in loaded.note
+    (folder / "pytorch_model-00002-of-00002.bin").unlink()
+    assert "'pytorch_model-00002-of-00002.bin' is missing" in refusal(folder)
+
+
+@pytest.mark.parametrize("kind", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_whether_texts_begin_with_bos(kind: dict[str, Any], tmp_path: Path):
+    """As tokenizer_config.json says, else the template of tokenizer.json, else the kind."""
+    folder = write(tmp_path, kind)
+    write_tokenizer(folder, VOCAB)
+    is_llama = kind is LLAMA
+    assert load_pretrained(str(folder)).puts_bos is is_llama
+    file = folder / "tokenizer.json"
+    fields = json.loads(file.read_text())
+    begin = {"SpecialToken": {"id": "w1", "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    template = {
+        "type": "TemplateProcessing",
+        "single": [begin, text],
+        "pair": [text, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"w1": {"id": "w1", "ids": [1], "tokens": ["w1"]}},
+    }
+    plain = {**template, "single": [text]}
+    for after, puts in ((template, True), (plain, False)):
+        file.write_text(json.dumps({**fields, "post_processor": after}))
+        assert load_pretrained(str(folder)).puts_bos is puts
+        several = {"type": "Sequence", "processors": [after]}
+        file.write_text(json.dumps({**fields, "post_processor": several}))
+        assert load_pretrained(str(folder)).puts_bos is puts
+    for said in (True, False):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": said}))
+        assert load_pretrained(str(folder)).puts_bos is said
+
+
 def test_nothing_there(tmp_path: Path):
     assert "config.json' cannot be read" in refusal(tmp_path)
     write_config(tmp_path, LLAMA)
@@ -478,7 +525,7 @@ def test_shards_that_are_missing_or_others(tmp_path: Path):
     assert "in another file" in refusal(tmp_path)
     for hostile in ("../x.safetensors", "/etc/passwd", "x.bin", 3, None, "\0.safetensors", ""):
         index.write_text(json.dumps({"weight_map": {**places, lost: hostile}}))
-        assert "which is no safetensors file beside it" in refusal(tmp_path)
+        assert "which is no .safetensors file beside it" in refusal(tmp_path)
     for broken in ({}, {"weight_map": []}, {"weight_map": {}}, {"weight_map": 3}, []):
         index.write_text(json.dumps(broken))
         assert "model.safetensors.index.json" in refusal(tmp_path)
@@ -584,6 +631,26 @@ def test_only_what_is_needed_is_fetched(tmp_path: Path, monkeypatch: pytest.Monk
     }  # fmt: skip
     told = refusal(Path("somebody/broken"))
     assert told.startswith("the hub does not give 'somebody/broken' (the line)")
+
+
+def test_pickled_weights_are_fetched_where_there_are_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import huggingface_hub
+
+    wanted: list[bool] = []
+
+    def download(id: str, allow_patterns: list[str], **_: Any) -> str:
+        wanted.append("pytorch_model*.bin" in allow_patterns)
+        write_config(tmp_path, GPT2)
+        if wanted[-1]:
+            torch.save(tensors_of(GPT2), tmp_path / "pytorch_model.bin")
+        return str(tmp_path)
+
+    monkeypatch.setattr("engine.models.hub_models.is_reachable", lambda: True)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert "pytorch_model.bin" in load_pretrained("somebody/old").note
+    assert wanted == [False, True]
 
 
 def test_importing_needs_no_hub():

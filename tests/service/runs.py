@@ -423,12 +423,14 @@ def fill(run: RunDirectory) -> dict[str, Any]:
                 pass
             return status
 
-    told = {"why": asyncio.run(go_on())["why"], "before": [*map(str, leftovers(run))]}
+    why = asyncio.run(go_on())["why"]
+    # it goes on trying: what it cannot finish is there for a moment
+    until(lambda: not leftovers(run), "that what could not be written is gone")
     ballast.unlink()
     assert os.waitpid(pid, 0)[1] == 0, said(run)
     state = json.loads((run.checkpoints / f"step-{STEPS:08d}" / "state.json").read_bytes())
     parts = [*map(str, leftovers(run))]
-    return {**told, "parts": parts, "metrics": lines(run.metrics), "sha256": state["sha256"]}
+    return {"why": why, "parts": parts, "metrics": lines(run.metrics), "sha256": state["sha256"]}
 
 
 if __name__ == "__main__":
