@@ -9,6 +9,8 @@ median of the ratios.
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,10 +23,11 @@ from torch import Tensor
 
 from benchmarks.report import Row, median, run
 from engine.generation.decoding import Greedy
-from engine.generation.generator import Generation
+from engine.generation.generator import Generation, without_gradients
 from engine.models.pretrained import Pretrained, load_pretrained
 from engine.ops import given
 from engine.processes import Snapshot
+from engine.service.client import MEMORY
 from engine.states import States, drain
 from engine.text.listed import ListedTokenizer
 from engine.walk import Walk
@@ -55,11 +58,10 @@ class OnePass:
         self.parameters = dict(model.named_parameters())
         self.axes = model.parameter_axes()
 
-    @torch.no_grad()
     def states(self, step: int) -> States:
         X = yield given("context", self.ids, ("B", "S"), "the IDs")
         if step:
-            return (yield from self.model.states(X))
+            return (yield from without_gradients(self.model.states(X)))
         return X
 
     def ended(self, step: int) -> str | None:
@@ -95,8 +97,8 @@ def in_turn(first: Callable[[], Any], second: Callable[[], Any], rounds: int) ->
     return median(ratios)
 
 
-def walked(model: Any, ids: Tensor) -> Walk:
-    walk = Walk(OnePass(model, ids))
+def walked(process: OnePass) -> Walk:
+    walk = Walk(process)
     walk.seek(1)
     walk.finish_step()
     return walk
@@ -104,6 +106,8 @@ def walked(model: Any, ids: Tensor) -> Walk:
 
 def passes(theirs: Any, ours: Any, length: int, rounds: int) -> list[Row]:
     ids = torch.randint(ours.vocab_size, (1, length), generator=torch.Generator().manual_seed(1))
+
+    process = OnePass(ours, ids)
 
     def plain() -> Tensor:
         with torch.no_grad():
@@ -122,7 +126,7 @@ def passes(theirs: Any, ours: Any, length: int, rounds: int) -> list[Row]:
         ),
         Row(
             f"T {length}: walked and held / plain",
-            in_turn(lambda: walked(ours, ids), plain, rounds),
+            in_turn(lambda: walked(process), plain, rounds),
             "times",
             1.05,
         ),
@@ -178,10 +182,13 @@ def measure(smoke: bool) -> list[Row]:
         rows = []
         for length in (16,) if smoke else (64, 256):
             rows += passes(theirs, found.model, length, rounds)
-        rows.append(generation(theirs, found, new, max(2, rounds // 3)))
+        rows.append(generation(theirs, found, new, rounds))
         rows.append(first_state(folder, max(2, rounds // 3)))
     return rows
 
 
 if __name__ == "__main__":
+    if not MEMORY.keys() <= os.environ.keys():  # as the worker is started, in which walks are made
+        command = [sys.executable, "-m", "benchmarks.decoder", *sys.argv[1:]]
+        os.execve(sys.executable, command, MEMORY | os.environ)
     run("decoder", measure)

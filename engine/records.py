@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 import torch
@@ -24,8 +23,7 @@ class Reader(Protocol):
     def records(self, step: int) -> list[Record]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """An operand by name: the state `name` at `step`, through `index_map` where it was a view."""
 
     name: str
@@ -159,11 +157,13 @@ def sources_of(state: State, step: int, parameters: dict[int, str]) -> tuple[Sou
     sources = []
     for operand in state.inputs or ():
         if isinstance(operand, View):
-            origin, index_map = operand.state, operand.index_map
+            at = operand.state.step
+            sources.append(
+                Source(operand.state.name, step if at is None else at, operand.index_map)
+            )
         else:
-            origin, index_map = operand, None
-        at = step if origin.step is None else origin.step
-        sources.append(Source(origin.name, at, index_map))
+            at = operand.step
+            sources.append(Source(operand.name, step if at is None else at))
     for tensor in state.parameters:
         sources.append(Source(f"parameters.{parameters[id(tensor)]}", max(0, step - 1)))
     return tuple(sources)

@@ -27,11 +27,13 @@ class ValueStore:
         return entry[0]
 
     def put(self, key: Key, value: Any) -> None:
-        self.drop(key)
+        if key in self._values:
+            self.drop(key)
         size = nbytes(value)
         self._values[key] = (value, size)
         self.held += size
-        self.trim(self.budget)
+        if self.held > self.budget:
+            self.trim(self.budget)
 
     def drop(self, key: Key) -> None:
         entry = self._values.pop(key, None)
@@ -50,6 +52,8 @@ class ValueStore:
         for key in keys:
             if key in self._values:
                 value, size = self._values[key]
+                if isinstance(value, Tensor) and not value.requires_grad:
+                    continue
                 now = nbytes(value)
                 self._values[key] = (value, now)
                 self.held += now - size
@@ -62,6 +66,8 @@ OVERHEAD = 1024  # bytes of Python and torch around a tensor, whatever its size 
 def nbytes(value: Any) -> int:
     """What holding a value costs, its kept gradient included."""
     if isinstance(value, Tensor):
+        if not value.requires_grad:
+            return OVERHEAD + value.nbytes
         kept = value.grad if value.is_leaf or value.retains_grad else None
         return OVERHEAD + value.nbytes + (0 if kept is None else OVERHEAD + kept.nbytes)
     return 0  # texts and windows belong to the data, which stays whatever the walk holds

@@ -101,22 +101,23 @@ class SeededDraws:
         return self._draws[step - 1]
 
 
-def choose(probabilities: Tensor, cumulative: Tensor, draw: float | None) -> int:
+def choose(probabilities: Tensor, cumulative: Tensor | None, draw: float | None) -> int:
     """The chosen ID: probabilities and their float64 cumulative sum, both [C], and the draw.
 
-    Greedy where there is no draw. Otherwise the first ID whose cumulative probability is at least
-    the draw: a draw of 0 takes the first ID of positive probability, one beyond the last sum the
-    last such ID. An ID of probability 0 is never chosen.
+    Greedy where there is no draw, nor need of the sum. Otherwise the first ID whose cumulative
+    probability is at least the draw: a draw of 0 takes the first ID of positive probability, one
+    beyond the last sum the last such ID. An ID of probability 0 is never chosen.
 
     Raises TensorstepError where no ID has a positive probability (logits that are NaN).
     """
-    allowed = (probabilities > 0).nonzero().flatten().to(cumulative.device)
-    if not len(allowed):
+    highest = int(probabilities.argmax())
+    if not probabilities[highest] > 0:
         raise TensorstepError(
             "no token has a probability above 0, the logits are not finite:"
             " train with a smaller learning rate"
         )
-    if draw is None:
-        return int(probabilities.argmax())
+    if draw is None or cumulative is None:
+        return highest
+    allowed = (probabilities > 0).nonzero().flatten().to(cumulative.device)
     found = int(torch.searchsorted(cumulative[allowed].contiguous(), draw))
     return int(allowed[min(found, len(allowed) - 1)])

@@ -268,6 +268,8 @@ class Choose(Operation):
         return f"the first ID whose cdf reaches the draw {self.draw:.6g}"
 
     def compute(self, probabilities: Tensor) -> Tensor:
+        if self.draw is None:
+            return torch.tensor(choose(probabilities[0], None, None))
         cumulative = CUMULATIVE_SUM.compute(probabilities)
         return torch.tensor(choose(probabilities[0], cumulative[0], self.draw))
 
@@ -289,10 +291,11 @@ class Choose(Operation):
 
 def without_gradients(states: States) -> States:
     """The same states, computed here so that no graph for backward is built, whoever drives."""
+    no_graph = torch.no_grad()
     try:
         state = next(states)
         while True:
-            with torch.no_grad():  # left before the yield: it would leak into the driver
+            with no_graph:  # left before the yield: it would leak into the driver
                 state.compute()
             state = yield state
             state = states.send(state)

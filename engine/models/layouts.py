@@ -42,9 +42,10 @@ class Source:
         return whole[::-1] if self.turned else whole
 
     def whole(self, stored: Tensor, dtype: torch.dtype) -> Tensor:
-        """What is stored, in rows of outputs and in a type: itself where it is so already."""
+        """What is stored, as rows of outputs and in a type: no copy where it has that type. Turned
+        it is a view, which the product with it reads as fast."""
         whole = stored.T if self.turned and stored.dim() == 2 else stored
-        if whole.dtype == dtype and whole.is_contiguous():
+        if whole.dtype == dtype:
             return whole
         return torch.empty(whole.shape, dtype=dtype).copy_(whole)
 

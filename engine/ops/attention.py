@@ -42,24 +42,27 @@ class Mask(Operation):
         self.pad_id = pad_id
 
     def compute(self, scores: Tensor, ids: Tensor) -> Tensor:
-        hidden = (ids == self.pad_id).view(ids.shape[0], *[1] * (scores.dim() - 2), ids.shape[1])
         queries, keys = scores.shape[-2:]
+        if self.pad_id < 0:
+            if queries == 1:  # the last position sees everything
+                return scores
+            return scores.masked_fill(later(queries, keys, scores.device), MINUS_INFINITY)
+        hidden = (ids == self.pad_id).view(ids.shape[0], *[1] * (scores.dim() - 2), ids.shape[1])
         if queries > 1:
-            later = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
-            hidden = hidden | later.triu(1 + keys - queries)
+            hidden = hidden | later(queries, keys, scores.device)
         return scores.masked_fill(hidden, MINUS_INFINITY)
 
     def explain(self, cell: Cell, operands: Operands, to: Explanation) -> None:
         key = operands.cell(1, (cell[0], cell[-1]))
         if key.value == self.pad_id:
             to.terms.append(Term(key, MINUS_INFINITY, note="<PAD>: not to be seen"))
-        elif self.later(cell, operands):
+        elif self.hides(cell, operands):
             to.terms.append(Term(key, MINUS_INFINITY, note="lies after the query"))
         else:
             to.terms.append(one(operands.cell(0, cell)))
             to.terms.append(chooses(key, "may be seen"))
 
-    def later(self, cell: Cell, operands: Operands) -> bool:
+    def hides(self, cell: Cell, operands: Operands) -> bool:
         queries, keys = operands.shape(0)[-2:]
         return cell[-1] > cell[-2] + keys - queries
 
@@ -68,10 +71,16 @@ class Mask(Operation):
     def gradient(self, k: int, cell: Cell, operands: Operands) -> Iterator[Term]:
         if k == 0:
             key = operands.cell(1, (cell[0], cell[-1]))
-            if key.value == self.pad_id or self.later(cell, operands):
+            if key.value == self.pad_id or self.hides(cell, operands):
                 yield chooses(key, "masked: no gradient")
             else:
                 yield one(operands.gradient(cell))
+
+
+@lru_cache(maxsize=4)  # every block of a pass asks for the same
+def later(queries: int, keys: int, device: torch.device) -> Tensor:
+    """Which keys lie after each query, the last of which is the last key: [T, S]."""
+    return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(1 + keys - queries)
 
 
 class Softmax(Operation):
@@ -87,7 +96,7 @@ class Softmax(Operation):
         # A row of nothing but -inf comes out as NaN, forward and backward, so it is softened from
         # 0s instead and then filled with 0. Such rows are rare, and asking is cheap on the CPU;
         # elsewhere asking would wait for the device, so there it is always done.
-        if x.device.type == "cpu" and not weights.detach()[..., 0].sum().isnan():
+        if x.device.type == "cpu" and not math.isnan(weights.detach()[..., 0].sum().item()):
             return weights
         empty = (x == MINUS_INFINITY).all(-1, keepdim=True)
         return torch.softmax(x.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)

@@ -82,6 +82,8 @@ class Block(Operation):
         return f"{names[0]}, and -inf at {listed}"
 
     def compute(self, logits: Tensor) -> Tensor:
+        if not self.ids:
+            return logits
         blocked = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
         blocked[list(self.ids)] = True
         return logits.masked_fill(blocked, MINUS_INFINITY)

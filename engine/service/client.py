@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import tempfile
 
@@ -12,6 +13,9 @@ from engine.service.connection import LIMIT, Connection, WorkerDied
 # -P: a folder called `engine` where the user happens to stand is not the engine
 COMMAND = (sys.executable, "-P", "-m", "engine.service.worker")
 LAST_WORDS = 3  # lines
+# What a walk lets go of is kept by the C library for what it holds next, up to 512 MB: to give
+# memory back to the system and take it again costs up to a tenth of a forward pass.
+MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**28), "MALLOC_TRIM_THRESHOLD_": str(2**29)}
 
 
 class Client(Connection):
@@ -31,6 +35,7 @@ class Client(Connection):
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=self._said,
+                env=MEMORY | os.environ,
                 start_new_session=True,  # a hang-up or ctrl+c reaches the screen, not the worker
                 limit=LIMIT,
             )
