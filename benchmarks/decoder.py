@@ -10,6 +10,7 @@ median of the ratios.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,7 +22,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from benchmarks.report import Row, median, run
+from benchmarks.report import Row, median, peak_bytes, run
 from engine.generation.decoding import Greedy
 from engine.generation.generator import Generation, without_gradients
 from engine.models.pretrained import Pretrained, load_pretrained
@@ -133,6 +134,35 @@ def passes(theirs: Any, ours: Any, length: int, rounds: int) -> list[Row]:
     ]
 
 
+def peak(folder: str, length: int, how: str) -> None:
+    """In a process of its own: print the most memory that one pass took, in bytes."""
+    ids = torch.randint(1000, (1, length), generator=torch.Generator().manual_seed(1))
+    if how == "plain":
+        from transformers import GPT2LMHeadModel
+
+        theirs: Any = GPT2LMHeadModel.from_pretrained(folder)
+        with torch.no_grad():
+            theirs(ids, use_cache=False)
+    else:
+        kept = walked(OnePass(load_pretrained(folder).model, ids))
+        assert kept.held_bytes
+    print(peak_bytes())
+
+
+def peaks(folder: Path, length: int) -> Row:
+    """The peak of a walk that holds all it can within its budget, against that of a plain pass."""
+    most = {}
+    for how in ("plain", "walked"):
+        code = f"from benchmarks.decoder import peak; peak({str(folder)!r}, {length}, {how!r})"
+        made = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        most[how] = int(made.stdout.split()[-1])
+    note = f"{most['walked'] / 1e6:,.0f} MB against {most['plain'] / 1e6:,.0f}"
+    what = f"T {length}: peak memory, walked and held / plain"
+    return Row(what, most["walked"] / most["plain"], "times", 3.0, note)
+
+
 def generation(theirs: Any, found: Pretrained, new: int, rounds: int) -> Row:
     """Greedy tokens after a prompt, each with its own cache."""
     words = [str(i) for i in range(found.model.vocab_size)]
@@ -182,6 +212,7 @@ def measure(smoke: bool) -> list[Row]:
         rows = []
         for length in (16,) if smoke else (64, 256):
             rows += passes(theirs, found.model, length, rounds)
+        rows.append(peaks(folder, length))
         rows.append(generation(theirs, found, new, rounds))
         rows.append(first_state(folder, max(2, rounds // 3)))
     return rows

@@ -60,3 +60,11 @@ def resident_bytes() -> int:
     """Resident memory of this process (Linux)."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes() -> int:
+    """The most resident memory that this process had (Linux); unlike `getrusage` it does not begin
+    with that of the process that started it."""
+    with open("/proc/self/status") as file:
+        line = next(line for line in file if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024

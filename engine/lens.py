@@ -25,7 +25,8 @@ from engine.walk import Walk
 class Written:
     """What one part has put into the logit of a token.
 
-    part   embedding, blocks.0.attention (head 1), blocks.0.feedforward, norm shift, head bias
+    part   embedding, blocks.0.attention (head 1), blocks.0.feedforward, norm shift, head bias; of
+           numbers shorter than float32 also what their rounding has put in
     share  in units of the logit
     """
 
@@ -85,33 +86,37 @@ class Lens:
         direction = row * scale / (spread + (norm.eps or 0.0)).sqrt()
         if centred:  # the mean that the norm takes off is taken off every part
             direction = direction - direction.mean()
-        parts = [("embedding", self.stream(0)[at])]
+        parts = [("embedding", self.stream(0)[at].double())]
         for i in range(self.blocks):
             parts += self._of_block(i, at)
-        found = [Written(name, float(part.double() @ direction)) for name, part in parts]
+        found = [Written(name, float(part @ direction)) for name, part in parts]
         if getattr(norm, "bias", None) is not None:
             shift = self._parameter("norm.bias").double()
             found.append(Written("norm shift", float(shift @ row)))
         if self.model.vocab_head.bias is not None:
             found.append(Written("head bias", float(self._parameter("vocab_head.bias")[token])))
+        made = self.walk.fetch("logits", self.step).detach()
+        if torch.finfo(made.dtype).bits < torch.finfo(torch.float32).bits:
+            rest = float(made[at][token]) - sum(each.share for each in found)
+            found.append(Written(f"rounding to {str(made.dtype).removeprefix('torch.')}", rest))
         return found
 
     def _of_block(self, i: int, at: tuple[int, int]) -> list[tuple[str, Tensor]]:
         """What a block writes into one row of the stream: each head, the output's bias, and the
         feedforward network."""
         name = f"blocks.{i}.attention"
-        message = self.walk.fetch(f"{name}.message", self.step).detach()
+        message = self.walk.fetch(f"{name}.message", self.step).detach().double()
         joined = side_by_side(message)[at]
-        weight = self._parameter(f"{name}.W_O.weight")
+        weight = self._parameter(f"{name}.W_O.weight").double()
         width = joined.shape[0] // message.shape[1]
         parts = []
         for head in range(message.shape[1]):
             own = slice(head * width, (head + 1) * width)
             parts.append((f"{name} head {head}", weight[:, own] @ joined[own]))
         if self.model.get_submodule(f"{name}.W_O").bias is not None:
-            parts.append((f"{name} bias", self._parameter(f"{name}.W_O.bias")))
+            parts.append((f"{name} bias", self._parameter(f"{name}.W_O.bias").double()))
         output = self.walk.fetch(f"blocks.{i}.feedforward.output", self.step).detach()
-        return [*parts, (f"blocks.{i}.feedforward", output[at])]
+        return [*parts, (f"blocks.{i}.feedforward", output[at].double())]
 
     def _parameter(self, *names: str) -> Tensor:
         """A parameter as it stood before the step; a tied one has the other's name."""

@@ -19,7 +19,7 @@ from engine.progress import Tell, tracked
 from engine.records import Record
 from engine.states import State, States
 
-MEGABYTE = 2**20
+BUDGET = 2**28  # bytes: 256 MB
 FIRST_NAMES = 6  # names told of where none is near
 
 
@@ -41,7 +41,7 @@ class Walk:
 
     may_go_on = True
 
-    def __init__(self, process: Process, budget: int = 256 * MEGABYTE):
+    def __init__(self, process: Process, budget: int = BUDGET):
         self.process = process
         self.history = History(process, budget)
         self.losses: list[float] = []
@@ -58,7 +58,7 @@ class Walk:
         process: Process,
         step: int,
         losses: Sequence[float] = (),
-        budget: int = 256 * MEGABYTE,
+        budget: int = BUDGET,
     ) -> Walk:
         """A walk that begins with `step`, before which the process stands. `losses` are those of
         the steps up to there, as far back as they are known. Earlier steps cannot be seen, but for

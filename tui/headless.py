@@ -44,6 +44,13 @@ async def worker() -> AsyncIterator[Client]:
             await client.close()
 
 
+async def open_with(client: Client, options: Options) -> None:
+    """Open what the options say; what there is to know about it is told beside what is printed."""
+    note = (await client.ask("open", options=options.to_json()))["note"]
+    for line in note.splitlines():
+        print(f"tensorstep: {shown(line)}", file=sys.stderr)
+
+
 async def print_states(
     what: str,
     options: Options,
@@ -58,7 +65,7 @@ async def print_states(
     """
     check_steps(edits, steps)
     async with worker() as client:
-        await client.ask("open", options=options.to_json())
+        await open_with(client, options)
         where = {"map": KINDS[what], "model": options.model}
         await apply(client, where, edits)
         write = print_json if as_json else print_readable
@@ -81,7 +88,7 @@ async def print_tokens(
     check_characters(text)
     async with worker() as client:
         if options is not None:
-            await client.ask("open", options=options.to_json())
+            await open_with(client, options)
         found = (await client.ask("tokenize", text=text, names=names))["tokenizers"]
     if as_json:
         print_json(found)
@@ -140,7 +147,7 @@ async def print_explanation(
     """
     check_steps(edits, place.step)
     async with worker() as client:
-        await client.ask("open", options=options.to_json())
+        await open_with(client, options)
         where = {"map": kind, "model": options.model}
         await apply(client, where, edits)
         name, step = place.name, place.step
@@ -165,7 +172,7 @@ async def print_explanation(
 async def print_audit(options: Options, as_json: bool) -> None:
     """Print the audit of a corpus. Raises TensorstepError as the worker does."""
     async with worker() as client:
-        await client.ask("open", options=options.to_json())
+        await open_with(client, options)
         audit = await client.ask("audit")
     if as_json:
         print_json(audit)
@@ -178,9 +185,7 @@ async def print_text(options: Options, cache: bool, as_json: bool) -> None:
     it. Raises TensorstepError as the worker does."""
     ascii_only = takes_only_ascii()
     async with worker() as client:
-        note = (await client.ask("open", options=options.to_json()))["note"]
-        for line in note.splitlines():
-            print(f"tensorstep: {shown(line)}", file=sys.stderr)
+        await open_with(client, options)
         before = ""
         while True:
             told = await client.ask("write", cache=cache)

@@ -74,7 +74,9 @@ def note_of(steps: ModuleSteps) -> str:
     """What there is to know about what was opened."""
     if steps.descent is None:
         return FORWARD_ALONE
-    if isinstance(steps.descent, ForeignDescent):
-        name = type(steps.descent.optimizer).__name__
-        return f"{name} updates the parameters: what it makes is shown, but not taken apart"
-    return ""
+    if steps.made.optimizer is None:
+        return ""
+    name = type(steps.made.optimizer).__name__
+    apart = isinstance(steps.descent, ForeignDescent)
+    told = ": what it makes is shown, but not taken apart" if apart else ""
+    return f"the factory's own {name} updates the parameters, not --optimizer{told}"

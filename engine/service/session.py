@@ -36,13 +36,14 @@ from engine.states import drain
 from engine.text.boundaries import Boundaries
 from engine.training.optimizers import rule_named
 from engine.training.trainer import Rows, Training
-from engine.walk import Walk
+from engine.walk import BUDGET, Walk
 from engine.whatif import EditedProcess
 
 WORKED_ROWS = (2, 3)
 WORKED_PROMPT = "Lily found"
 WORKED_WIDTHS = {"d": 4, "k": 3, "v": 2, "h": 8}
 BATCH = 2
+CHANGING = 6  # times its size that a step of training makes of each parameter
 
 
 class Session:
@@ -93,7 +94,8 @@ class Session:
         if key in self._edited and not original:
             return self._edited[key]
         if key not in self._walks:
-            self._walks[key] = Walk(self._process(*key))
+            process = self._process(*key)
+            self._walks[key] = Walk(process, budget_for(process))
         return self._walks[key]
 
     def follower(self, kind: str, model: str, name: str, cell: tuple[int, ...]) -> Follower:
@@ -247,3 +249,10 @@ class Session:
         if self.options.draw_seed is not None:
             return SeededDraws(self.options.draw_seed)
         return Greedy()
+
+
+def budget_for(process: Process) -> int:
+    """The bytes that a walk may hold: where parameters change, also those before and after a step,
+    their gradients and updates, which else would be made again for every one that is read."""
+    parameters = sum(each.nbytes for each in process.parameters.values())
+    return BUDGET + (CHANGING * parameters if process.map == TRAINING else 0)

@@ -269,3 +269,17 @@ def test_a_step_that_has_no_logits_yet():
     assert walk.cursor == here
     with pytest.raises(UsageError, match="there is no step 3 yet"):
         Lens(walk, 3)
+
+
+@EACH
+def test_of_short_numbers_the_rounding_is_a_part(kind: str):
+    """Parts in bfloat16 add up to the logit with what rounding has put in, which is little."""
+    walk = walked(kind, dtype=torch.bfloat16)
+    lens, logits = Lens(walk, 1), walk.fetch("logits", 1)
+    for example, position, token in ((0, 3, 2), (1, 0, 5)):
+        parts = lens.written(example, position, token)
+        logit = logits[example, position, token].item()
+        assert parts[-1].part == "rounding to bfloat16"
+        assert math.fsum(part.share for part in parts) == pytest.approx(logit, abs=1e-12)
+        size = sum(abs(part.share) for part in parts)
+        assert abs(parts[-1].share) < 4 * torch.finfo(torch.bfloat16).eps * size

@@ -131,7 +131,11 @@ def backward_twice():
 
 not_callable = 5
 """
-RMS_NOTE = "RMSprop updates the parameters: what it makes is shown, but not taken apart"
+ADAMW_NOTE = "the factory's own AdamW updates the parameters, not --optimizer"
+RMS_NOTE = (
+    "the factory's own RMSprop updates the parameters, not --optimizer: what it makes is shown, but"
+    " not taken apart"
+)
 numbers = itertools.count()
 
 
@@ -231,7 +235,8 @@ def test_every_state_is_the_plain_loops(own: Callable[..., str], factory: str):
     """Dropout, running statistics and a parameter that is not used, bit for bit."""
     module = own()
     desk, told = opened(module, factory)
-    assert told["note"] == (RMS_NOTE if factory == "rmsprop" else "")
+    notes = {"rmsprop": RMS_NOTE, "adamw": ADAMW_NOTE}
+    assert told["note"] == notes.get(factory, "")
     assert told["corpus"] == f"{module}:{factory}"
     check_steps(desk, plain_loop(module, factory, 4))
 
