@@ -9,16 +9,18 @@ from engine.data.encoding import Encoded
 from engine.data.preparation import Prepared, prepare
 from engine.data.split import split_documents
 from engine.data.windows import Stream
-from engine.errors import UsageError
+from engine.errors import TensorstepError, UsageError
 from engine.generation.example import Example
 from engine.generation.generator import Generation
 from engine.maps import CACHED, CHECKPOINT, GENERATION
 from engine.models import StatesModel
 from engine.models.examples import TOKENS
 from engine.models.pretrained import Pretrained, load_pretrained
+from engine.models.tensor_files import read_safetensors
 from engine.processes import Process
 from engine.progress import Tell
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
+from engine.service.saved import WEIGHTS, saved_in
 from engine.service.session import Session
 from engine.text.boundaries import Boundaries
 from engine.text.listed import ListedTokenizer
@@ -37,6 +39,8 @@ def open_session(options: Options, tell: Tell | None = None) -> Session:
         from engine.service.module_session import ModuleSession
 
         return ModuleSession(options, tell)
+    if saved_in(options.opened) is not None:
+        return SavedSession(options, tell)
     return CheckpointSession(options, tell)
 
 
@@ -64,6 +68,35 @@ class ExampleSession(Session):
         if kind != GENERATION:
             raise UsageError("an example is a forward pass: it has no training map")
         return Example(model, self.options.prompt or " ".join(TOKENS))
+
+
+class SavedSession(Session):
+    """A checkpoint of our own: it writes, and its training goes on from there."""
+
+    def prepare(self) -> Prepared:
+        found = saved_in(self.options.opened or "")
+        if found is None:
+            raise TensorstepError(f"{self.options.opened!r} is gone: open it again")
+        self.saved = found
+        self._stored = read_safetensors(found.folder / WEIGHTS)
+        return super().prepare()
+
+    def model(self, name: str) -> StatesModel:
+        """A copy of it, which training may change."""
+        if name != self.options.model:
+            raise UsageError(
+                f"{self.saved.title} is opened: leave out `open` to walk a model that is not"
+                " trained, or open another checkpoint"
+            )
+        made = super().model(name)
+        wanted = {key: tuple(value.shape) for key, value in made.named_parameters()}
+        if wanted != {key: tuple(value.shape) for key, value in self._stored.items()}:
+            raise TensorstepError(
+                f"the weights in {str(self.saved.folder)!r} do not fit its config.json: export the"
+                " checkpoint anew"
+            )
+        made.load_state_dict(dict(self._stored), strict=False)
+        return made
 
 
 class CheckpointSession(Session):

@@ -1,0 +1,110 @@
+"""Checkpoints in this project's own form: a folder with config.json, model.safetensors,
+tokenizer.json and card.md. Some ship with it. Knows no tensors, so that the screen can list them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import TensorstepError, UsageError
+from engine.service.options import Options
+
+SAVED = "checkpoint:"  # what the name of one that ships begins with
+FORMAT = "tensorstep-1"
+CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "card.md"
+# they lie beside the package `engine`, in a checkout as in an installed wheel
+SHIPPED_IN = Path(__file__).resolve().parents[2] / "checkpoints"
+SHIPPED = ("transformer", "four-heads", "one-head", "mlp", "characters")
+# what the weights fix: with another of these they would not fit, or mean something else
+FIXED = ("model", "tokenizer", "context", "width", "hidden", "heads", "blocks")
+TOKENS = 60  # of a text that it writes, at the most, unless another number is asked for
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint of our own.
+
+    title    what it is, in a few words
+    steps    of training behind it
+    options  of the walk that it was trained by
+    prompt   a text that it continues well
+    """
+
+    folder: Path
+    title: str
+    steps: int
+    options: dict[str, Any]
+    prompt: str | None
+
+    def options_with(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The options of a walk of it, with those that are given in place of its own. Raises
+        UsageError for one that its weights do not leave open."""
+        for name in FIXED:
+            if name in given and given[name] != self.options.get(name):
+                raise UsageError(
+                    f"--{name} {given[name]} does not fit: the checkpoint {self.title!r} has its"
+                    f" own; train a model of that kind with `tensorstep train --{name}`"
+                )
+        own = {**self.options, "prompt": self.prompt, "tokens": TOKENS, "train_steps": 0}
+        if {"sentence", "text"} & set(given):
+            own.pop("corpus", None)
+        return {**own, **given, "tokenizer": str(self.folder / TOKENIZER)}
+
+
+def saved_in(opened: str) -> Saved | None:
+    """The checkpoint of our own that `checkpoint:NAME` or a folder means; None where it is
+    something else. Raises TensorstepError for one that is not there, or damaged."""
+    if opened.startswith(SAVED):
+        name = opened.removeprefix(SAVED)
+        if name not in SHIPPED:
+            raise UsageError(f"there is no checkpoint {name!r}: use {', '.join(SHIPPED)}")
+        return read(SHIPPED_IN / name)
+    if "\0" in opened or not os.path.isfile(os.path.join(opened, CONFIG)):
+        return None
+    return read(Path(opened), only_ours=True)
+
+
+def read(folder: Path, only_ours: bool = False) -> Saved | None:
+    """What a folder's config.json says; None where it is of another kind of checkpoint, and that
+    is allowed."""
+    place = repr(str(folder / CONFIG))
+    try:
+        values = json.loads((folder / CONFIG).read_bytes())
+    except OSError as error:
+        raise TensorstepError(f"{place} cannot be read ({error.strerror}): check it") from None
+    except (ValueError, RecursionError):
+        if only_ours:
+            return None  # who reads other kinds tells what is wrong
+        raise TensorstepError(f"{place} is no JSON: install tensorstep anew") from None
+    if not isinstance(values, dict) or "format" not in values:
+        return None
+    if values["format"] != FORMAT:
+        raise TensorstepError(
+            f"{place} is of the format {str(values['format'])[:40]!r}, and {FORMAT!r} is read here:"
+            " take the tensorstep that wrote it"
+        )
+    try:
+        options = Options.from_json(values["options"])
+        kept = {k: v for k, v in options.to_json().items() if k in values["options"]}
+        return Saved(
+            folder, str(values["title"]), int(values["steps"]), kept, values.get("prompt")
+        )
+    except (KeyError, TypeError, ValueError):
+        raise TensorstepError(f"{place} is damaged: export the checkpoint anew") from None
+
+
+def config_of(saved: Saved, facts: dict[str, Any]) -> bytes:
+    """The bytes of config.json: what `read` reads, and facts for whoever looks."""
+    values = {
+        "format": FORMAT,
+        "title": saved.title,
+        "steps": saved.steps,
+        "prompt": saved.prompt,
+        "options": saved.options,
+        "facts": facts,
+    }
+    return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()
