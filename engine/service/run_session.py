@@ -61,7 +61,7 @@ class RunSession(Session):
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         made = super().training(model, keep_gradients)
-        data = replace(made.data, held_out=self.prepared.held_out(self.run.eval_windows))
+        data = replace(made.data, held_out=self.held_out_for(model, self.run.eval_windows))
         schedule = self.run.scheduled()
         moved = made.model.to(self.device, TYPES[self.run.dtype])
         return Training(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from engine.data.documents import WORKED_SENTENCE
 from engine.data.preparation import Prepared, TrainingData, prepare
@@ -204,6 +205,12 @@ class Session:
     def data_for(self, model: str) -> TrainingData:
         prepared = self.prepared
         return prepared.sequence_data if model in EVERY_POSITION else prepared.data
+
+    def held_out_for(self, model: str, count: int) -> tuple[Any, Tensor] | None:
+        """What a model is validated on, at most so many windows or sequences; None: nothing."""
+        prepared = self.prepared
+        every = model in EVERY_POSITION
+        return prepared.held_out_sequences(count) if every else prepared.held_out(count)
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         options = self.options
