@@ -151,10 +151,16 @@ class Tensorstep(Keys, inherit_bindings=False):
         """To a state, and there to a cell. Raises UsageError where there is none."""
         await self.walker.seek(place)
         if place.cell is not None and self.walker.state is not None:
-            self.table.open(self.walker.state, (*self.walker.walk, *self.walker.standing["edits"]))
+            self.table.open(self.walker.state, self.walk_of)
             if not self.table.put(list(place.cell)):
                 shape = self.walker.state["shape"]
                 raise UsageError(f"there is no cell {list(place.cell)}: the shape is {shape}")
+
+    @property
+    def walk_of(self) -> tuple[str, ...]:
+        """Which walk is shown: cells and explanations of another are not its own."""
+        walker = self.walker
+        return (walker.options.opened or "", *walker.walk, *walker.standing["edits"])
 
     def leave_on_signal(self, number: signal.Signals) -> None:
         self.exit(return_code=128 + number)
@@ -291,7 +297,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         if not walker.standing["edits"]:
             table.shows = VIEWS[0]
         if table.state is not walker.state:
-            table.open(walker.state, (*walker.walk, *walker.standing["edits"]))
+            table.open(walker.state, self.walk_of)
         self.lay_out()
         if walker.kind == TRAINING:
             losses = await walker.losses()

@@ -102,6 +102,8 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
         "tokenize": tokens_of,
         "corpus": audit_of,
         "generate": text_of,
+        "export": export_of,
+        "reproduce": reproduction_of,
     }
     asyncio.run(works[given.command](options, given))
     return 0
@@ -144,6 +146,18 @@ def text_of(options: Options, given: argparse.Namespace) -> Work:
     from tui.headless import print_text
 
     return print_text(options, not hasattr(given, "no_cache"), hasattr(given, "json"))
+
+
+def export_of(_: Options, given: argparse.Namespace) -> Work:
+    from tui.headless import export
+
+    return export(given.what, given.to, given.title, given.prompt, given.json)
+
+
+def reproduction_of(_: Options, given: argparse.Namespace) -> Work:
+    from tui.reproducing import reproduce
+
+    return reproduce(given)
 
 
 def typed_in() -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
+from engine.service.saved import SAVED
 
 
 def source_name(options: Options, corpus: str) -> str:
     """What is walked, in a word or two."""
-    if options.opened is not None:
+    if options.opened is not None and (options.corpus is None or not corpus):
         return opened_name(options.opened)
     if options.text is not None:
         return options.text.rsplit("/", 1)[-1][:24]
@@ -19,7 +20,7 @@ def source_name(options: Options, corpus: str) -> str:
 def opened_name(opened: str) -> str:
     """What was opened: an example's name, a factory's, a folder's without those above it, or the
     name on the hub."""
-    for before in (EXAMPLE, MODULE_FACTORY):
+    for before in (EXAMPLE, MODULE_FACTORY, SAVED):
         if opened.startswith(before):
             return opened.removeprefix(before)
     return os.path.basename(os.path.abspath(opened)) if os.path.isdir(opened) else opened

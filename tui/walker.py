@@ -102,6 +102,15 @@ class Walker:
         self.corpus, self.note = told["corpus"], told["note"]
         self.take(await self.ask("look"))
 
+    async def start_over(self, options: Options, kind: str) -> None:
+        """Open something else in place of what is walked, at its beginning."""
+        told = await self.client.ask("open", options=options.to_json())
+        self.options, self.kind, self.model = options, kind, options.model
+        self.corpus, self.note, self.detour = told["corpus"], told["note"], None
+        self._losses_of = ("", 0)
+        self.take(await self.ask("look"))
+        self.say(self.note, False)
+
     def later(self, job: Job) -> None:
         """Queue what needs the worker; before it is ready there is nothing to walk."""
         if self.ready:

@@ -59,7 +59,20 @@ class Result:
         return not any(row.verdict.startswith(DIFFERS) for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """All of it; numbers that are not finite as "nan", "inf" and "-inf"."""
+        told: dict[str, Any] = plain(asdict(self))
+        return told
+
+
+def plain(value: Any) -> Any:
+    """The same as JSON has it."""
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def exact(name: str, published: Any, here: Any, why: str, within: float = 0.0) -> Row:

@@ -56,6 +56,8 @@ class Desk(CorpusDesk):
             "story": self.story,
             "find": self.find,
             "tokenize": self.tokenize,
+            "export": self.export,
+            "reproduce": self.reproduce,
         }
         if method not in methods:
             raise UsageError(f"the worker does not know how to {method!r}")
@@ -286,6 +288,29 @@ class Desk(CorpusDesk):
             self._writing = Writing(self._session, cache)
         told: dict[str, Any] = self._writing.next()
         return told
+
+    def export(
+        self, run: str, to: str, title: str | None = None, prompt: str | None = None
+    ) -> Answer:
+        """A run's best parameters as a folder: see `engine.service.exporting`."""
+        from pathlib import Path
+
+        from engine.runs.directory import run_named
+        from engine.service.exporting import export
+
+        told: dict[str, Any] = export(run_named(run), Path(to), title, prompt, self.tell)
+        return told
+
+    def reproduce(
+        self, name: str, folder: str, given: dict[str, Any], report: str | None = None
+    ) -> Answer:
+        """A measured experiment, run whole: see `engine.experiments`."""
+        from pathlib import Path
+
+        from engine.experiments.reproduction import reproduce
+
+        path = None if report is None else Path(report)
+        return reproduce(name, Path(folder), given, path, self.tell).to_json()
 
 
 def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> Any:

@@ -14,7 +14,8 @@ from engine.errors import TensorstepError, UsageError
 from engine.generation.decoding import SeededDraws
 from engine.generation.generator import Generation, generate
 from engine.maps import GENERATION, TRAINING
-from engine.processes import Process
+from engine.models import StatesModel
+from engine.processes import Process, Snapshot
 from engine.progress import Tell
 from engine.service.run_options import RunOptions
 from engine.service.session import Session
@@ -74,6 +75,14 @@ class RunSession(Session):
             made.clip,
             schedule.factor,
         )
+
+    def restored(self, snapshot: Snapshot) -> StatesModel:
+        """The model with the parameters of a checkpoint of this run."""
+        made = self.training(self.options.model)
+        with torch.no_grad():
+            for name, parameter in made.parameters.items():
+                parameter.copy_(snapshot.tensors[f"parameters.{name}"])
+        return made.model.eval()
 
     # --- walks --------------------------------------------------------------------------------
 

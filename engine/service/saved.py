@@ -90,9 +90,7 @@ def read(folder: Path, only_ours: bool = False) -> Saved | None:
     try:
         options = Options.from_json(values["options"])
         kept = {k: v for k, v in options.to_json().items() if k in values["options"]}
-        return Saved(
-            folder, str(values["title"]), int(values["steps"]), kept, values.get("prompt")
-        )
+        return Saved(folder, str(values["title"]), int(values["steps"]), kept, values.get("prompt"))
     except (KeyError, TypeError, ValueError):
         raise TensorstepError(f"{place} is damaged: export the checkpoint anew") from None
 

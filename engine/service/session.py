@@ -28,6 +28,7 @@ from engine.models import (
     FixedWindowMLP,
     MultiHeadAttentionLM,
     StatesModel,
+    evaluate,
 )
 from engine.processes import Process
 from engine.progress import Tell, tracked
@@ -211,6 +212,17 @@ class Session:
         prepared = self.prepared
         every = model in EVERY_POSITION
         return prepared.held_out_sequences(count) if every else prepared.held_out(count)
+
+    def split_loss(self, model: StatesModel, name: str, side: str) -> float | None:
+        """The mean loss over all of a side, by target count; None where there is nothing on it."""
+        prepared = self.prepared
+        if name in EVERY_POSITION:
+            found: Any = Sequences(prepared.streams[side], prepared.context_len)
+            contexts, targets = found.inputs, found.targets[:] if len(found) else found.targets
+        else:
+            found = prepared.windows_of(side)
+            contexts, targets = found.contexts, found.targets
+        return evaluate(model, contexts, targets[:]) if len(found) else None
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         options = self.options
