@@ -1,4 +1,4 @@
-"""`tensorstep reproduce`: an experiment run whole, and what it comes to beside what was published."""
+"""`tensorstep reproduce`: an experiment run whole, beside what was published of it."""
 
 from __future__ import annotations
 
