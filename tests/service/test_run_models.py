@@ -1,4 +1,4 @@
-"""Every kind of model can be a run: it trains, and is validated on what is held out for its kind."""
+"""Every kind of model can be a run, validated on what is held out for its kind."""
 
 from __future__ import annotations
 
