@@ -14,6 +14,7 @@ from engine.experiments.names import EXPERIMENTS
 from tui.headless import print_json, worker
 from tui.plain import shown
 
+SHORT = 22  # characters of a list or text in the table
 ENDINGS = (".html", ".htm", ".md")
 OF_STORIES = ("corpus", "text", "documents", "seeds", "steps", "sweep")  # for tinystories alone
 
@@ -86,7 +87,7 @@ def table_of(told: dict[str, Any]) -> list[str]:
             row["name"],
             written(row["published"]),
             written(row["here"]),
-            "" if row["difference"] is None else f"{number_of(row['difference']):+.2e}",
+            gap(row["difference"]),
             row["verdict"],
         )
         for row in told["rows"]
@@ -109,15 +110,17 @@ def written(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool | str):
-        return str(value)[:24]
+        return str(value)[:SHORT]
     if isinstance(value, list | tuple):
         whole = ", ".join(written(each) for each in value)
-        return whole if len(whole) <= 24 else f"{whole[:21]}..."
+        return whole if len(whole) <= SHORT else f"{whole[: SHORT - 3]}..."
     if isinstance(value, dict):
         return f"{len(value)} entries"
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
-def number_of(value: Any) -> float:
-    """A number as JSON has it: those that are not finite are texts."""
-    return float(value)
+def gap(difference: Any) -> str:
+    """A difference, of which the size is what counts."""
+    if difference is None:
+        return ""
+    return "0" if difference == 0 else f"{float(difference):+.1e}"

@@ -56,7 +56,7 @@ def train(folder: Path, options: RunOptions, what: str, tell: Tell | None) -> Ru
     if not run.exists:
         config = {"kind": "training", "name": folder.name, "created": time.time()}
         run.create({**config, "steps": options.steps, "run": options.to_json()})
-    elif run.read_config()["run"] != options.to_json():
+    elif RunOptions.from_json(run.read_config()["run"]) != options:
         raise TensorstepError(
             f"the run in {str(folder)!r} was made with other options: give another --dir"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from engine.experiments.runs import Finished, finished, train
 from engine.experiments.sealed import Frozen
 from engine.progress import Tell
 from engine.service.run_options import RunOptions
+from engine.service.session import Session
 
 SEEDS = (11, 29, 47)
 KINDS = {"mlp": "mlp", "attention": "one head", "multihead": "four heads"}
@@ -31,6 +32,7 @@ TEST_LOSS = {  # by seed
 }
 FIRST_LOSS = {"mlp": 8.35482406616211, "attention": 8.294988632202148}  # of step 1, seed 11
 WINDOWS = {"train": 969_160, "validation": 120_220, "test": 120_393}
+VOCABULARY = 4000
 OTHER_DEVICE = "published on an Apple GPU, whose sums and draws differ"
 
 
@@ -41,6 +43,7 @@ class Plan:
     corpus    its SPEC, and whether the published figures are of it
     seeds     one run each, of each kind
     steps, eval_every   of each run
+    max_vocab  of other stories than the selection; None: all tokens that occur twice
     """
 
     corpus: str = SELECTION
@@ -48,6 +51,7 @@ class Plan:
     seeds: tuple[int, ...] = SEEDS
     steps: int = 6000
     eval_every: int = 750
+    max_vocab: int | None = None
 
     @property
     def comparable(self) -> bool:
@@ -59,13 +63,23 @@ class Plan:
         if self.documents is not None:
             given["documents"] = self.documents
         if self.corpus != SELECTION:
-            given |= {"max_vocab": 4000, "min_freq": 2}
+            given |= {"max_vocab": self.max_vocab, "min_freq": 2}
         run = {"steps": self.steps, "eval_every": self.eval_every, "sample_every": 0}
         return RunOptions.by_protocol(given, **run, device="cpu").check()
 
 
+def fitted(plan: Plan, tell: Tell | None) -> Plan:
+    """The plan with the protocol's vocabulary, where its stories have as many tokens."""
+    if plan.corpus == SELECTION:
+        return plan
+    session = Session(plan.options("mlp", plan.seeds[0]).walk, tell)
+    has_more = len(session.prepared.tokenizer) > VOCABULARY
+    return replace(plan, max_vocab=VOCABULARY if has_more else None)
+
+
 def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     """Train what is missing, select by validation, freeze, and only then read the test side."""
+    plan = fitted(plan, tell)
     runs: dict[tuple[str, int], Finished] = {}
     for kind in KINDS:
         for seed in plan.seeds:

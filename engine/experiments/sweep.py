@@ -3,13 +3,14 @@ validation. The test side is sealed throughout: no session here has one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.data.split import VALIDATION
 from engine.experiments.rows import Result, made
 from engine.experiments.runs import finished, train
-from engine.experiments.stories import Plan
+from engine.experiments.stories import Plan, fitted
 from engine.progress import Tell
 
 STEPS = 600
@@ -49,8 +50,9 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     """Train every variation once, and tell their losses over the whole validation side."""
     result = Result("tinystories", "One setting at a time, by validation alone")
     losses: dict[str, float] = {}
+    plan = fitted(plan, tell)
     seed = plan.seeds[0]
-    short = Plan(plan.corpus, plan.documents, (seed,), STEPS, STEPS)
+    short = replace(plan, seeds=(seed,), steps=STEPS, eval_every=STEPS)
     for name, value, varied in settings():
         key = "-".join(f"{each}" for each in varied.values())
         if key not in losses:

@@ -50,8 +50,10 @@ class Saved:
                     f" own; train a model of that kind with `tensorstep train --{name}`"
                 )
         own = {**self.options, "prompt": self.prompt, "tokens": TOKENS, "train_steps": 0}
-        if {"sentence", "text"} & set(given):
-            own.pop("corpus", None)
+        if {"sentence", "text", "corpus"} & set(given):
+            own = {k: v for k, v in own.items() if k not in ("corpus", "documents")}
+        if given.get("optimizer", own.get("optimizer")) != own.get("optimizer"):
+            own = {k: v for k, v in own.items() if k not in ("momentum", "weight_decay")}
         return {**own, **given, "tokenizer": str(self.folder / TOKENIZER)}
 
 
@@ -91,7 +93,7 @@ def read(folder: Path, only_ours: bool = False) -> Saved | None:
         options = Options.from_json(values["options"])
         kept = {k: v for k, v in options.to_json().items() if k in values["options"]}
         return Saved(folder, str(values["title"]), int(values["steps"]), kept, values.get("prompt"))
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise TensorstepError(f"{place} is damaged: export the checkpoint anew") from None
 
 

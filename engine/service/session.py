@@ -169,7 +169,13 @@ class Session:
             return BigramLM(words, context)
         if name == "transformer":
             heads = options.heads if d % options.heads == 0 else 1
-            return DecoderLM(DecoderConfig(words, context, d, options.blocks, heads, h))
+            config = DecoderConfig(
+                *(words, context, d, options.blocks, heads, h),
+                qkv_bias=False,  # as the character model has them
+                out_bias=False,
+                tied=False,  # a table drawn from N(0, 1) would make logits of any size
+            )
+            return DecoderLM(config)
         if name == "mlp":
             return FixedWindowMLP(words, context, d, h, pad)
         if name == "attention":
