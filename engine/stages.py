@@ -68,14 +68,14 @@ STAGES = {
             "qkv",
             "query, key, value",
             "q = x·W_Qᵀ  K = x·W_Kᵀ  V = x·W_Vᵀ",
-            "The last slot asks (query); every slot says what it has (key) and gives (value).",
+            "Who looks asks (query); every slot says what it has (key) and gives (value).",
             "B, S, k",
         ),
         Stage(
             "scores",
             "scores",
             "q·Kᵀ / √k",
-            "How well each key answers the query; <PAD> is masked out with -inf.",
+            "How well each key answers the query; what is not to be seen is -inf.",
             "B, 1, S",
         ),
         Stage(

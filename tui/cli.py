@@ -224,7 +224,12 @@ def tell(error: BaseException, debug: bool) -> int:
         sentence, code = "interrupted", 130
     else:  # a mistake of ours
         sentence, code = f"failed: {type(error).__name__}: {error} (--debug tells where)", 1
-    told = sentence if debug else " ".join(shown(part) for part in sentence.split("\n"))
+    from engine.service.connection import WorkerError
+
+    # the further lines of a mistake that was foreseen are a table
+    ours = isinstance(error, TensorstepError) and not isinstance(error, WorkerError)
+    parts = map(shown, sentence.split("\n"))
+    told = sentence if debug else ("\n" if ours else " ").join(parts)
     print(f"tensorstep: {told}", file=sys.stderr)
     return code
 

@@ -47,7 +47,10 @@ async def worker() -> AsyncIterator[Client]:
 
 async def open_with(client: Client, options: Options) -> None:
     """Open what the options say; what there is to know about it is told beside what is printed."""
-    note = (await client.ask("open", options=options.to_json()))["note"]
+    note_beside((await client.ask("open", options=options.to_json()))["note"])
+
+
+def note_beside(note: str) -> None:
     for line in note.splitlines():
         print(f"tensorstep: {shown(line)}", file=sys.stderr)
 
@@ -186,10 +189,12 @@ async def print_text(options: Options, cache: bool, as_json: bool) -> None:
     it. Raises TensorstepError as the worker does."""
     ascii_only = takes_only_ascii()
     async with worker() as client:
-        await open_with(client, options)
+        note = (await client.ask("open", options=options.to_json()))["note"]
         before = ""
         while True:
             told = await client.ask("write", cache=cache)
+            note_beside(note)  # once it is clear that it writes
+            note = ""
             if not as_json and not told["text"].endswith("\ufffd"):  # half of a character waits
                 sys.stdout.write(shown_after(before, told["text"], ascii_only))
                 sys.stdout.flush()

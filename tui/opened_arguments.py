@@ -13,6 +13,7 @@ from engine.service.saved import SAVED, SHIPPED, saved_in
 
 OPENED = "DIR|HUB_ID|checkpoint:NAME|example:NAME|module:M:FACTORY"
 WORKED = f"{EXAMPLE}lily"  # the worked sentence
+SET_BY_IT = ("model", "tokenizer", "width", "hidden", "heads", "blocks")  # by what is opened
 DEFAULT_CONTEXT = 16  # positions of a training window of a checkpoint
 
 
@@ -66,7 +67,13 @@ def add_generate(commands: Any) -> None:
     add("--temperature", type=float, metavar="T", help="draw; below 1 the likely become likelier")
     add("--top-k", type=int, metavar="K", help="draw among the K most probable")
     add("--top-p", type=float, metavar="P", help="draw among the fewest that have P together")
-    add("--seed", dest="draw_seed", type=int, metavar="N", help="of the draws; without: greedy")
+    add(
+        "--seed",
+        dest="draw_seed",
+        type=int,
+        metavar="N",
+        help="of the draws (0, where tokens are drawn)",
+    )
     add("--dtype", metavar="T", help="float32, bf16, float16 or float64 (as it is stored)")
     add("--no-cache", action="store_true", help="compute all positions anew for each token")
     add("--json", action="store_true", help="one JSON object: ids, text and more")
@@ -98,6 +105,8 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
     values = {"train_steps": 0, "context": DEFAULT_CONTEXT}
     values = {key: value for key, value in values.items() if key not in vars(given)}
     opened = given.opened
+    if given.command == "generate" and opened.startswith(EXAMPLE):
+        raise UsageError("an example does not write: open it instead")
     if opened == WORKED:
         return {"opened": None}
     saved = saved_in(opened)
@@ -112,7 +121,12 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
     check_map(map_of(given))
     if given.command == "generate" and given.tokens < 1:
         raise UsageError(f"--max-new-tokens {given.tokens} is too small: give 1 or more")
-    named: dict[str, Any] = {**values, "model": CHECKPOINT}
+    for name in SET_BY_IT:
+        if getattr(given, name, None) is not None:
+            raise UsageError(f"--{name} goes with a model that is trained here: leave it out")
+    named: dict[str, Any] = {"lr": 0.001, **values, "model": CHECKPOINT}
+    if "lr" in given:
+        named["lr"] = given.lr
     if opened.startswith(EXAMPLE):
         named["model"] = opened.removeprefix(EXAMPLE)
         if named["model"] not in EXAMPLES:

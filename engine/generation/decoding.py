@@ -114,7 +114,7 @@ def choose(probabilities: Tensor, cumulative: Tensor | None, draw: float | None)
     if not probabilities[highest] > 0:
         raise TensorstepError(
             "no token has a probability above 0, the logits are not finite:"
-            " train with a smaller learning rate"
+            " train with a smaller learning rate, or look for bad parameters"
         )
     if draw is None or cumulative is None:
         return highest

@@ -59,7 +59,7 @@ class Generation:
         self.boundaries = boundaries or Boundaries.of(tokenizer)
         if budget < 1:
             raise UsageError(f"a budget of {budget} new tokens generates nothing: give 1 or more")
-        prompted = tokenizer.encode(prompt)
+        prompted = tokenizer.encode(prompt, self.boundaries.spelt)
         self._begin = self.boundaries.before(prompted)
         self.ids = [*self._begin, *prompted]
         if prompted and all(i == tokenizer.unk_id for i in prompted):
@@ -113,9 +113,11 @@ class Generation:
         return (yield by_rule("history", rule, (tokens, prompt), ("N",)))
 
     def _encode(self, prompt: str) -> list[int]:
-        return [*self._begin, *self.tokenizer.encode(prompt)]
+        return [*self._begin, *self.tokenizer.encode(prompt, self.boundaries.spelt)]
 
     def _cut(self, prompt: str) -> list[str]:
+        if self.boundaries.spelt:
+            return [self.tokenizer.itos[i] for i in self.tokenizer.encode(prompt, special=True)]
         return [readable(piece) for piece in self.tokenizer.pieces(prompt)]
 
     def _history(self, _: list[str], prompt: str) -> Tensor:

@@ -21,6 +21,7 @@ from engine.text.boundaries import Boundaries
 from engine.text.loading import PAIRS, load_tokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.text.vocabulary import PAD
+from engine.text.wider import WiderTokenizer
 
 DTYPES = {
     "float32": torch.float32,
@@ -62,7 +63,7 @@ class Pretrained:
         if begin is not None and begin >= len(tokenizer):
             begin = None
         ends = {*self.eos_ids, *([] if tokenizer.eos_id is None else [tokenizer.eos_id])}
-        return Boundaries(begin, self.puts_bos, ends, {})
+        return Boundaries(begin, self.puts_bos, ends, {}, spelt=True)
 
 
 def load_pretrained(
@@ -242,4 +243,4 @@ def tokenizer_of(folder: Path, size: int) -> Tokenizer | None:
             f"the tokenizer of {str(folder)!r} has {entries} entries, but the model knows {size}:"
             " give the tokenizer that belongs to it"
         )
-    return tokenizer
+    return tokenizer if entries == size else WiderTokenizer(tokenizer, entries, size)

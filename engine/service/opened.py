@@ -115,22 +115,35 @@ class CheckpointSession(Session):
                 " beside its weights"
             )
         self.boundaries = self.pretrained.boundaries(tokenizer)
-        self._flag_beginning(self.boundaries, tokenizer)
+        self._flag_prompt(self.boundaries, tokenizer)
         corpus = options.open(self.tell)
         spec = str(self.pretrained.folder)
         found = prepare(corpus, options.context, spec, self.tell)
         longest = max((int(n) for s in found.streams.values() for n in s.lengths), default=2)
         most = min(self.pretrained.model.context_len, max(1, longest - 1))
         found.context_len = min(options.context, most)
+        found.tokenizer = tokenizer
+        if options.context > self.pretrained.model.context_len:
+            self._flag(f"the model's context is {most}: --context {options.context} is cut to it")
         return found
 
-    def _flag_beginning(self, boundaries: Boundaries, tokenizer: Tokenizer) -> None:
-        """A prompt that spells what is put before it anyway has it twice, once as plain text."""
-        prompt = self.options.prompt or ""
-        spelt = "".join(tokenizer.itos[i] for i in boundaries.before(tokenizer.encode(prompt)))
-        if spelt and prompt.startswith(spelt):
-            said = f"the prompt spells {spelt}, which is put before it anyway: leave it out"
-            self.note = "\n".join(filter(None, (self.note, said)))
+    def _flag(self, said: str) -> None:
+        """One more line to tell."""
+        self.note = "\n".join(filter(None, (self.note, said)))
+
+    def _flag_prompt(self, boundaries: Boundaries, tokenizer: Tokenizer) -> None:
+        """A prompt that begins with what is put before it anyway has it twice; of one that is
+        longer than the context the end is seen."""
+        ids = tokenizer.encode(self.options.prompt or "", boundaries.spelt)
+        before = boundaries.before(ids)
+        if before and ids[:1] == before:
+            spelt = tokenizer.itos[before[0]]
+            self._flag(
+                f"the prompt begins with {spelt}, which is put before it anyway: leave it out"
+            )
+        most = self.pretrained.model.context_len
+        if len(before) + len(ids) > most:
+            self._flag(f"of {len(before) + len(ids)} tokens the model sees the last {most}")
 
     def check(self) -> None:
         """Sequences are made when training is walked."""

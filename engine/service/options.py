@@ -176,6 +176,10 @@ class Options:
             raise UsageError(f"no model is called {self.model!r}: use {', '.join(MODEL_STAGES)}")
         if self.rows is not None and self.batch is not None:
             raise UsageError("--rows and --batch are both given: give one of them")
+        for name in ("prompt", "sentence"):
+            text = getattr(self, name)
+            if text is not None and not text.isascii() and not is_text(text):
+                raise UsageError(f"--{name} is not UTF-8: check what your terminal sends")
         if self.rows is not None and not self.rows:
             raise UsageError("--rows names no window: write their numbers as 2,3")
         if self.draw is not None and self.draw_seed is not None:
@@ -235,3 +239,12 @@ class Options:
         if kept.get("rows") is not None:
             kept["rows"] = tuple(kept["rows"])
         return cls(**kept)
+
+
+def is_text(text: str) -> bool:
+    """Whether it is text: bytes that are none come as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

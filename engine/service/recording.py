@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ class Activation(NamedTuple):
     """What a submodule gave: `name` is its own, with #2 where it was called a second time."""
 
     name: str
-    module: str  # its class
+    module: str  # its class, and which of several tensors it is
     value: Tensor
 
 
@@ -137,7 +137,9 @@ class Recording:
         called = self.called(name)
         kept = self._copied(called, found)
         if kept is not None:
-            self.activations.append(Activation(called, type(module).__name__, kept))
+            count = sum(1 for _ in tensors_in(output))
+            which = "" if count == 1 else f" (the first of {count} tensors)"
+            self.activations.append(Activation(called, f"{type(module).__name__}{which}", kept))
 
     def called(self, name: str) -> str:
         """What the last call of a submodule is called."""
@@ -185,14 +187,18 @@ class Hook:
 
 def first_tensor(output: Any) -> Tensor | None:
     """The first tensor in what a module returned, whatever it is packed in."""
+    return next(tensors_in(output), None)
+
+
+def tensors_in(output: Any) -> Iterator[Tensor]:
+    """All of them, in order."""
     if isinstance(output, Tensor):
-        return output
+        yield output
     if isinstance(output, Mapping):
         output = tuple(output.values())
     if isinstance(output, (tuple, list)):
-        found = (first_tensor(each) for each in output)
-        return next((each for each in found if each is not None), None)
-    return None
+        for each in output:
+            yield from tensors_in(each)
 
 
 def local(tensor: Tensor) -> Tensor:

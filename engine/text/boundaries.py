@@ -16,12 +16,15 @@ class Boundaries:
     always  whether it stands before every prompt, or only where there is no other token
     ends    the IDs that end a text
     never   the IDs that are not to be generated, and their names
+    spelt   whether the name of a special token in a prompt is the token, as published tokenizers
+            read it; else it is plain text
     """
 
     begin: int | None
     always: bool
     ends: Collection[int]
     never: dict[int, str]
+    spelt: bool = False
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> Boundaries:

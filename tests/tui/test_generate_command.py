@@ -463,3 +463,72 @@ def test_the_stories_model_as_it_is_printed(command: Command):
     assert (code, err) == (0, "")
     text = (STORIES / "expected_greedy_200.txt").read_text()
     assert out.strip() == text.strip()
+
+
+# --- published habits ------------------------------------------------------------------------
+
+
+def test_a_model_that_knows_more_ids_than_its_tokenizer(command: Command, tmp_path: Path):
+    """Published vocabularies are often padded: such IDs are no text, and are called #320."""
+    folder = checkpoint(tmp_path, vocab_size=SIZE + 30)
+    loaded = load_pretrained(str(folder))
+    assert loaded.tokenizer is not None
+    assert len(loaded.tokenizer) == SIZE + 30
+    last = encoder().decode([SIZE - 1])
+    assert loaded.tokenizer.itos[SIZE - 1 :][:3] == [last, "#300", "#301"]
+    assert loaded.tokenizer.decode([54, 320, 54]) == encoder().decode([54, 54])
+    head = tensors_of({**CONFIGS["llama"], "vocab_size": SIZE + 30})
+    head["lm_head.weight"][320] = 50 * head["lm_head.weight"].abs().max()
+    write(folder, {**CONFIGS["llama"], "vocab_size": SIZE + 30}, head)
+    found = generated(command, folder, "--prompt", "The cat", "--max-new-tokens", 12)
+    assert found["ids"] == greedy(folder, started(folder, "The cat"), 12)
+    code, out, err = command(
+        "states", "generate", "--open", folder, "--prompt", "The cat", "--steps", 2, "--json"
+    )
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_special_tokens_in_a_prompt_are_these_tokens(command: Command, folder: Path):
+    """As transformers reads a prompt; elsewhere text that spells them is plain text."""
+    prompt = "The</s>cat"
+    found = generated(command, folder, "--prompt", prompt, "--max-new-tokens", 1)
+    wanted = encoder().encode(prompt, add_special_tokens=False).ids
+    assert EOS in wanted
+    assert found["ids"][-1 - len(wanted) : -1] == wanted
+
+
+def test_a_prompt_with_bos_twice_is_flagged(command: Command, llama: Path):
+    code, out, err = command(
+        "generate", "--checkpoint", llama, "--prompt", "<s>The", "--max-new-tokens", 1, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["ids"][:2] == [BOS, BOS]
+    assert "the prompt begins with <s>, which is put before it anyway" in err
+
+
+def test_a_prompt_that_is_longer_than_the_context_is_flagged(command: Command, llama: Path):
+    arguments = ("--prompt", "The cat " * 30, "--max-new-tokens", 1, "--no-cache")
+    code, _, err = command("generate", "--checkpoint", llama, *arguments)
+    assert code == 0
+    assert "tokens the model sees the last 32" in err
+
+
+def test_what_does_not_go_with_a_checkpoint(refused: Refused, llama: Path):
+    assert "is not UTF-8" in refused("generate", "--checkpoint", llama, "--prompt", "bad \udcff")
+    for option, value in (("--model", "mlp"), ("--width", 8), ("--tokenizer", "words")):
+        told = refused("states", "generate", "--open", llama, option, value)
+        assert told == f"{option} goes with a model that is trained here: leave it out"
+    assert "does not write" in refused("generate", "--checkpoint", "example:money-bank-4")
+
+
+def test_a_mismatch_is_a_table(command: Command, llama: Path):
+    tensors = tensors_of(CONFIGS["llama"])
+    tensors["model.norm.weight"] = torch.ones(3)
+    write(llama, CONFIGS["llama"], tensors)
+    code, out, err = command("generate", "--checkpoint", llama)
+    assert (code, out) == (1, "")
+    lines = err.splitlines()
+    assert lines[0].startswith("tensorstep: the tensors of")
+    assert lines[1].split() == ["tensor", "described", "in", "the", "file"]
+    assert lines[2].split() == ["norm.weight", "[16]", "[3]", "other", "shape"]

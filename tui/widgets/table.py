@@ -109,12 +109,19 @@ class TensorTable(TableView):
         index = f"[{','.join(map(str, self.cell))}]" if self.cell else ""
         text = self.theirs(value) if isinstance(value, str) else exact(value)
         text += f"  {token(cells.tokens[y][x], self.glyphs)}" if cells.tokens else ""
-        whole, where = self.theirs(self.state["name"]), "   " + self.where()
+        places = ", ".join(filter(None, (self.pair(cells, y, x), self.where())))
+        whole, where = self.theirs(self.state["name"]), f"   {places}"
         for name, after in ((whole, where), (self.glyphs.dots, where), (self.glyphs.dots, "")):
             about = f"{name}{index} = "
             if cell_len(about + text + after.rstrip()) <= self.size.width:
                 break  # a number that is cut off would be another number
         return line((about, DIM), (text, STRONG), (after, DIM))
+
+    def pair(self, cells: Slice, y: int, x: int) -> str:
+        """Of attention by position: from which token to which one."""
+        if tuple((self.state or {})["axes"][-2:]) != ("T", "S"):
+            return ""
+        return f"from {token(cells.rows[y], self.glyphs)} to {token(cells.columns[x], self.glyphs)}"
 
     def where(self) -> str:
         """Which part of a table that is too large to be seen at once is seen."""
