@@ -157,6 +157,7 @@ def card_of(saved: Saved, facts: dict[str, Any]) -> str:
         for side, loss in facts["losses"].items()
     ]
     documents = ", ".join(f"{count:,} {side}" for side, count in facts["documents"].items())
+    threads = "1 thread" if facts["threads"] == 1 else f"{facts['threads']} threads"
     versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
     return "\n".join([
         f"# {saved.title}",
@@ -166,7 +167,7 @@ def card_of(saved: Saved, facts: dict[str, Any]) -> str:
         f"- Data: {facts['corpus']} ({documents} documents), a vocabulary of"
         f" {facts['vocabulary']:,}; {facts['licence']}.",
         f"- SHA-256 of the data: `{facts['data_sha256']}`.",
-        f"- Seed {facts['seed']}; {versions}; {facts['device']}, {facts['threads']} threads.",
+        f"- Seed {facts['seed']}; {versions}; {facts['device']}, {threads}.",
         "- Licence of the weights: MIT.",
         "",
         "Made by:",
