@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.data.split import TRAIN, VALIDATION
+from engine.experiments.findings import sections
 from engine.experiments.rows import Curve, Result, Row, exact, made, measured
 from engine.experiments.runs import Finished, finished, train
 from engine.experiments.sealed import Frozen
@@ -98,6 +99,10 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
         result.rows += rows_of(kind, plan, runs, losses)
     result.rows += order_of(plan, losses)
     history_of(result, runs, losses)
+    first = {kind: runs[kind, plan.seeds[0]] for kind in KINDS}
+    fresh = {KINDS[kind]: run.session.model(kind) for kind, run in first.items()}
+    trained = {KINDS[kind]: run.model for kind, run in first.items()}
+    result.sections += sections(fresh, trained, first["mlp"].session.prepared.tokenizer)
     return result
 
 
