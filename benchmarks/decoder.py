@@ -173,8 +173,9 @@ def generation(theirs: Any, found: Pretrained, new: int, rounds: int) -> Row:
     def ours() -> list[int]:
         text = " ".join(map(str, prompt))
         made = Generation(found.model, tokenizer, text, new, Greedy(), cache=True)
-        for step in range(new + 1):
-            drain(made.states(step))
+        with torch.no_grad():  # as `tensorstep generate` does
+            for step in range(new + 1):
+                drain(made.states(step))
         return made.ids
 
     def plain() -> list[int]:

@@ -297,7 +297,10 @@ def without_gradients(states: States) -> States:
     try:
         state = next(states)
         while True:
-            with no_graph:  # left before the yield: it would leak into the driver
+            if torch.is_grad_enabled():
+                with no_graph:  # left before the yield: it would leak into the driver
+                    state.compute()
+            else:
                 state.compute()
             state = yield state
             state = states.send(state)

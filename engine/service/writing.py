@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from engine.generation.costs import costs
 from engine.maps import CACHED, EVERY_POSITION
 from engine.models.transformer import DecoderLM
@@ -27,7 +29,8 @@ class Writing:
         `ended`, why, with all `ids` and what it cost."""
         generation = self.generation
         self.step += 1
-        drain(generation.states(self.step))
+        with torch.no_grad():  # once, not for every state
+            drain(generation.states(self.step))
         text = self.session.prepared.tokenizer.decode(generation.ids)
         ended = generation.ended(self.step)
         told: dict[str, Any] = {"text": text, "ended": ended}

@@ -87,7 +87,7 @@ def visited(run: Watched, folder: Path, visit: Visit, step: Callable[[], Any]) -
 
     def work() -> None:
         try:
-            asyncio.run(asyncio.wait_for(attach(), 60))
+            asyncio.run(asyncio.wait_for(attach(), 150))
         except BaseException as error:
             failed.append(error)
 
