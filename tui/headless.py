@@ -192,7 +192,12 @@ async def print_text(options: Options, cache: bool, as_json: bool) -> None:
         note = (await client.ask("open", options=options.to_json()))["note"]
         before = ""
         while True:
-            told = await client.ask("write", cache=cache)
+            try:
+                told = await client.ask("write", cache=cache)
+            except TensorstepError:
+                if before:
+                    print(flush=True)  # the error is a line of its own
+                raise
             note_beside(note)  # once it is clear that it writes
             note = ""
             if not as_json and not told["text"].endswith("\ufffd"):  # half of a character waits

@@ -14,6 +14,7 @@ from engine.service.saved import SAVED, SHIPPED, saved_in
 OPENED = "DIR|HUB_ID|checkpoint:NAME|example:NAME|module:M:FACTORY"
 WORKED = f"{EXAMPLE}lily"  # the worked sentence
 SET_BY_IT = ("model", "tokenizer", "width", "hidden", "heads", "blocks")  # by what is opened
+LEARNING_RATE = 0.001  # of a model that has learnt already: 0.1 would undo it
 DEFAULT_CONTEXT = 16  # positions of a training window of a checkpoint
 
 
@@ -114,6 +115,9 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
         check_map(map_of(given))
         said = {key: value for key, value in vars(given).items() if value is not None}
         return {**saved.options_with(said), **drawn(given)}
+    for name in SET_BY_IT:
+        if getattr(given, name, None) is not None:
+            raise UsageError(f"--{name} goes with a model that is trained here: leave it out")
     if opened.startswith(MODULE_FACTORY):
         if map_of(given) != TRAINING or given.command == "generate":
             raise UsageError("a module of your own has the training map: there is no other")
@@ -121,10 +125,7 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
     check_map(map_of(given))
     if given.command == "generate" and given.tokens < 1:
         raise UsageError(f"--max-new-tokens {given.tokens} is too small: give 1 or more")
-    for name in SET_BY_IT:
-        if getattr(given, name, None) is not None:
-            raise UsageError(f"--{name} goes with a model that is trained here: leave it out")
-    named: dict[str, Any] = {"lr": 0.001, **values, "model": CHECKPOINT}
+    named: dict[str, Any] = {"lr": LEARNING_RATE, **values, "model": CHECKPOINT}
     if "lr" in given:
         named["lr"] = given.lr
     if opened.startswith(EXAMPLE):

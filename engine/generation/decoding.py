@@ -116,8 +116,10 @@ def choose(probabilities: Tensor, cumulative: Tensor | None, draw: float | None)
             "no token has a probability above 0, the logits are not finite:"
             " train with a smaller learning rate, or look for bad parameters"
         )
-    if draw is None or cumulative is None:
+    if draw is None:
         return highest
+    if cumulative is None:
+        raise ValueError("a draw is looked up in the running sums: give them")
     allowed = (probabilities > 0).nonzero().flatten().to(cumulative.device)
     found = int(torch.searchsorted(cumulative[allowed].contiguous(), draw))
     return int(allowed[min(found, len(allowed) - 1)])

@@ -77,10 +77,11 @@ class Mask(Operation):
                 yield one(operands.gradient(cell))
 
 
-@lru_cache(maxsize=4)  # every block of a pass asks for the same
+@lru_cache(maxsize=1)  # every block of a pass asks for the same
 def later(queries: int, keys: int, device: torch.device) -> Tensor:
     """Which keys lie after each query, the last of which is the last key: [T, S]."""
-    return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(1 + keys - queries)
+    with torch.inference_mode(False):  # whoever asks first: a later backward pass may keep it
+        return torch.ones(queries, keys, dtype=torch.bool, device=device).triu(1 + keys - queries)
 
 
 class Softmax(Operation):

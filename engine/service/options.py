@@ -178,7 +178,7 @@ class Options:
             raise UsageError("--rows and --batch are both given: give one of them")
         for name in ("prompt", "sentence"):
             text = getattr(self, name)
-            if text is not None and not text.isascii() and not is_text(text):
+            if text is not None and not is_text(text):
                 raise UsageError(f"--{name} is not UTF-8: check what your terminal sends")
         if self.rows is not None and not self.rows:
             raise UsageError("--rows names no window: write their numbers as 2,3")

@@ -18,7 +18,7 @@ from engine.models import StatesModel
 from engine.processes import Process, Snapshot
 from engine.progress import Tell
 from engine.service.run_options import RunOptions
-from engine.service.session import Session
+from engine.service.session import Session, budget_for
 from engine.service.steps import Steps
 from engine.states import drain
 from engine.training.trainer import Training
@@ -90,7 +90,7 @@ class RunSession(Session):
         """The walk of the step that comes next, made by the training itself."""
         self.steps.walked = True
         self.steps.training.keep_gradients = True
-        walk = Walk.at(self.steps, step, losses)
+        walk = Walk.at(self.steps, step, losses, budget_for(self.steps))
         self._walks[TRAINING, self.options.model] = walk
         return walk
 

@@ -84,3 +84,14 @@ def test_a_cell_of_one_is_explained():
     found = record.explain((0, 2, 40, 17))
     assert found.total is not None
     assert abs(found.total - found.value) < 1e-6 * found.value
+
+
+def test_a_pass_of_inference_leaves_nothing_that_training_cannot_use():
+    """Which keys lie after a query is computed once; a backward pass may have to keep it."""
+    made, ids = model(), torch.randint(19, (1, 37), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        before = made(ids).clone()
+    logits = made(ids)
+    assert torch.equal(logits, before)
+    logits.sum().backward()
+    assert all(each.grad is not None for each in made.parameters())

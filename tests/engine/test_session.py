@@ -132,3 +132,20 @@ def test_heads_that_do_not_share_the_width():
 def test_a_prompt_of_unknown_words():
     with pytest.raises(UsageError, match="the prompt 'zebra' has no token of the vocabulary"):
         Session(Options(prompt="zebra")).walk("generation")
+
+
+def test_a_step_of_training_is_held_whole(monkeypatch: pytest.MonkeyPatch):
+    """However large the parameters are beside the budget: no state is made by a replay."""
+    monkeypatch.setattr("engine.service.session.BUDGET", 2**19)
+    session = Session(Options(model="mlp", corpus="storybook:40", width=64, hidden=256, context=16))
+    walk = session.walk("training")
+    walk.seek(1)
+    walk.finish_step()
+
+    def replayed(*_: object) -> None:
+        raise AssertionError("a step was made again")
+
+    monkeypatch.setattr(walk.history, "_replay", replayed)
+    assert sum(each.nbytes for each in walk.process.parameters.values()) > 2**19
+    for record in walk.records(1):
+        assert record.value is not None
