@@ -59,12 +59,15 @@ class Prepared:
     windows    those that train
     """
 
-    def __init__(self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int):
+    def __init__(
+        self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int, packed: bool = False
+    ):
         self.corpus = corpus
         self.split = split
         self.tokenizer: Tokenizer = encoded.tokenizer
         self.streams = encoded.streams
         self.context_len = context_len
+        self.packed = packed
         self._encoded = encoded
 
     @property
@@ -100,24 +103,39 @@ class Prepared:
     def sequences(self) -> Sequences:
         """What trains a model that has logits at every position. Raises UsageError where no
         document is long enough."""
-        found = Sequences(self.streams[TRAIN], self.context_len)
+        found = self.sequences_of(TRAIN)
+        if not len(found) and self.packed:
+            raise UsageError(
+                f"all training documents together have no more than {self.context_len} tokens:"
+                " give a smaller --context"
+            )
         if not len(found):
             raise UsageError(
                 f"no training document has more than {self.context_len} tokens: give a smaller"
-                " --context"
+                " --context, or --packed, where sequences run over the ends of documents"
             )
         return found
+
+    def longest(self, side: str) -> int:
+        """How many IDs in a row there are on a side, at the most."""
+        stream = self.streams[side]
+        return len(stream.ids) if self.packed else max(stream.lengths.tolist(), default=0)
+
+    def sequences_of(self, side: str) -> Sequences:
+        """The sequences of a side, over the ends of its documents where they are packed."""
+        stream = self.streams[side]
+        return Sequences(stream.packed() if self.packed else stream, self.context_len)
 
     @cached_property
     def sequence_data(self) -> TrainingData:
         """What such a model reads: see `data`."""
         *before, ids = self.data.preparation[:-2]
-        x, y = sequence_states(self.sequences, ids)
+        x, y = sequence_states(self.sequences, ids, self.packed)
         return TrainingData((*before, ids, x, y), x, y, self.held_out_sequences(HELD_OUT_WINDOWS))
 
     def held_out_sequences(self, count: int) -> tuple[Tensor, Tensor] | None:
         """The first `count` validation sequences; None where there is none."""
-        found = Sequences(self.streams[VALIDATION], self.context_len)
+        found = self.sequences_of(VALIDATION)
         return (found.inputs[:count], found.targets[:count]) if len(found) else None
 
     def held_out(self, count: int) -> tuple[Tensor, Tensor] | None:
@@ -189,16 +207,19 @@ def prepare(
     context_len: int,
     tokenizer: str = "words",
     tell: Tell | None = None,
+    packed: bool = False,
 ) -> Prepared:
     """Split, tokenize, number and window documents; whatever is fitted sees training ones only.
 
     tokenizer  its name or path: see `engine.text.loading`
+    packed     whether sequences run over the ends of documents
 
     Raises UsageError for a tokenizer that there is not, or that the texts do not give.
     """
     corpus = documents if isinstance(documents, Corpus) else Corpus("documents", list(documents))
     split = split_documents(corpus.texts, corpus.sides, tell)
-    return Prepared(corpus, split, encode_corpus(corpus, split, tokenizer, tell), context_len)
+    encoded = encode_corpus(corpus, split, tokenizer, tell)
+    return Prepared(corpus, split, encoded, context_len, packed)
 
 
 def numbering(tokenizer: Tokenizer) -> str:
@@ -231,11 +252,12 @@ def window_states(windows: Windows, ids: State) -> tuple[State, State]:
     return x, y
 
 
-def sequence_states(sequences: Sequences, ids: State) -> tuple[State, State]:
+def sequence_states(sequences: Sequences, ids: State, packed: bool) -> tuple[State, State]:
     """`windows.contexts` and `windows.targets` of a target at every position."""
     inputs, targets = sequences.inputs, sequences.targets
     count = inputs.shape[1]
-    left = Rule(f"{count} IDs in a row", lambda _: inputs, lambda c: [(0, (inputs.source(*c),))])
+    how = f"{count} IDs in a row{', over the ends of documents' if packed else ''}"
+    left = Rule(how, lambda _: inputs, lambda c: [(0, (inputs.source(*c),))])
     right = Rule(
         "the same IDs, moved on by one", lambda _: targets, lambda c: [(0, (targets.source(*c),))]
     )

@@ -1,8 +1,8 @@
 """Windows: what a model sees and what it is to predict, gathered from one flat array of IDs.
 
-Windows never cross a document and are not stored: all that is kept is the IDs of all documents, one
-after another, and where each begins. A batch gathers its rows; a table of windows of any width
-costs nothing until it is read.
+Windows never cross a document, but for a stream that is packed, and are not stored: all that is
+kept is the IDs of all documents, one after another, and where each begins. A batch gathers its
+rows; a table of windows of any width costs nothing until it is read.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ class Stream:
     def document(self, number: int) -> Tensor:
         """The IDs of one document."""
         return self.ids[self.starts[number] : self.starts[number + 1]]
+
+    def packed(self) -> Stream:
+        """All of it as one document: what is gathered from it runs over the ends of documents."""
+        return Stream(self.ids, self.starts[[0, -1]])
 
 
 class Places:

@@ -82,8 +82,7 @@ def plane(
     shared = Plane.of(tables, words)
     labels = [tokenizer.itos[i] for i in words]
     points = {
-        when: shared.project(table)
-        for when, table in zip(("before", "after"), tables, strict=True)
+        when: shared.project(table) for when, table in zip(("before", "after"), tables, strict=True)
     }
     share = " and ".join(f"{each:.0%}" for each in shared.explained)
     lines = [f"the two axes have {share} of the variance", *table_lines(points, labels), ""]

@@ -74,7 +74,8 @@ class Session:
         options = self.options
         corpus = options.open(self.tell)
         self.worked = corpus.texts == [WORKED_SENTENCE]
-        return prepare(corpus, options.context, options.tokenizer, self.tell)
+        packed = options.packed
+        return prepare(corpus, options.context, options.tokenizer, self.tell, packed)
 
     @property
     def count(self) -> int:
@@ -223,7 +224,7 @@ class Session:
         """The mean loss over all of a side, by target count; None where there is nothing on it."""
         prepared = self.prepared
         if name in EVERY_POSITION:
-            found: Any = Sequences(prepared.streams[side], prepared.context_len)
+            found: Any = prepared.sequences_of(side)
             contexts, targets = found.inputs, found.targets[:] if len(found) else found.targets
         else:
             found = prepared.windows_of(side)
