@@ -18,6 +18,7 @@ from engine import (
     Windows,
     open_corpus,
 )
+from engine.data.windows import Stream
 
 seeds = st.integers(0, 2**40)
 steps = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -79,6 +80,18 @@ def test_sequences_are_the_naive_ones(documents: list[list[int]], length: int, d
         assert sequences.inputs[row].tolist() == pairs[row][0]
         assert sequences.targets[row, column].item() == pairs[row][1][column]
         assert sequences.inputs[[row, 0]].tolist() == [pairs[row][0], pairs[0][0]]
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), max_size=6), st.integers(1, 10))
+def test_packed_sequences_run_over_the_ends_of_documents(documents: list[list[int]], length: int):
+    joined = [i for ids in documents for i in ids]
+    packed = Sequences(Stream.of(documents).packed(), length)
+    pairs = [
+        (joined[at : at + length], joined[at + 1 : at + 1 + length])
+        for at in range(len(joined) - length)
+    ]
+    assert packed.inputs.tolist() == [left for left, _ in pairs]
+    assert packed.targets.tolist() == [right for _, right in pairs]
 
 
 @pytest.mark.parametrize(("length", "windows"), [(32, [244, 127]), (24, [276, 143])])
