@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from engine.errors import UsageError
 from engine.service.options import SEED, Options
 from engine.service.saved import SAVED, SHIPPED
+from tui.learned_arguments import add_learned
 from tui.opened_arguments import add_open_commands, add_opened, check_map, map_of, opened_values
 from tui.places import edit_of
 from tui.reproduce_arguments import add_reproduce
@@ -92,6 +93,7 @@ def parser() -> Parser:
     add_open_commands(commands, [walk_options()])
     add_run_commands(commands, [walk_options()])
     add_reproduce(commands)
+    add_learned(commands)
     return made
 
 

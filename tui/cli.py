@@ -18,6 +18,7 @@ from tui.plain import shown
 
 Work = Coroutine[Any, Any, None]
 RUN_COMMANDS = ("train", "attach", "runs", "stop", "doctor")
+WORKS = ("export", "reproduce", "learned")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -43,6 +44,8 @@ def run(given: argparse.Namespace, debug: bool) -> int:
         return 0
     if given.command in RUN_COMMANDS:
         return on_runs(given, debug)
+    if given.command in WORKS:
+        return do_whole(given)
     options = options_of(given)
     if given.command not in (None, "open"):
         return print_plainly(options, given)
@@ -102,8 +105,6 @@ def print_plainly(options: Options, given: argparse.Namespace) -> int:
         "tokenize": tokens_of,
         "corpus": audit_of,
         "generate": text_of,
-        "export": export_of,
-        "reproduce": reproduction_of,
     }
     asyncio.run(works[given.command](options, given))
     return 0
@@ -148,16 +149,17 @@ def text_of(options: Options, given: argparse.Namespace) -> Work:
     return print_text(options, not hasattr(given, "no_cache"), hasattr(given, "json"))
 
 
-def export_of(_: Options, given: argparse.Namespace) -> Work:
-    from tui.headless import export
+def do_whole(given: argparse.Namespace) -> int:
+    """What needs no walk."""
+    import asyncio
 
-    return export(given.what, given.to, given.title, given.prompt, given.json)
-
-
-def reproduction_of(_: Options, given: argparse.Namespace) -> Work:
+    from tui.exporting import export
+    from tui.learning import learned
     from tui.reproducing import reproduce
 
-    return reproduce(given)
+    works = {"export": export, "reproduce": reproduce, "learned": learned}
+    asyncio.run(works[given.command](given))
+    return 0
 
 
 def typed_in() -> str:

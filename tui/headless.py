@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -305,20 +304,3 @@ def readable(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:10.4f}"
     return value.rjust(10) if value in ("nan", "inf", "-inf") else str(value)
-
-
-async def export(run: str, to: str, title: str | None, prompt: str | None, as_json: bool) -> None:
-    """Write a run's best parameters to a folder, and say what they come to."""
-    found = os.path.abspath(run) if os.path.exists(run) else run
-    async with worker() as client:
-        told = await client.ask(
-            "export", run=found, to=os.path.abspath(to), title=title, prompt=prompt
-        )
-    if as_json:
-        print_json(told)
-        return
-    losses = {side: loss for side, loss in told["losses"].items() if loss is not None}
-    listed = ", ".join(f"{side} {loss:.4f}" for side, loss in losses.items())
-    print(f"{shown(told['folder'])}: {told['parameters']:,} parameters of step {told['step']:,}")
-    print(f"loss (nats a target): {listed}")
-    print(f"tensorstep open {shown(told['folder'])}")

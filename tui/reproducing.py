@@ -28,9 +28,7 @@ async def reproduce(given: argparse.Namespace) -> None:
     others = [each for each in OF_STORIES if each in values]
     if others and name != "tinystories":
         raise UsageError(f"--{others[0]} goes with tinystories: {name} has its own protocol")
-    report = values.get("report")
-    if report is not None and Path(report).suffix.lower() not in ENDINGS:
-        raise UsageError(f"--report {report!r} is of no known kind: give a name in .html or .md")
+    report = file_of(values, "report", ENDINGS)
     folder = values.get("dir") or str(user_state_path("tensorstep") / "reproduced" / name)
     async with worker() as client:
         told = await client.ask(
@@ -38,7 +36,7 @@ async def reproduce(given: argparse.Namespace) -> None:
             name=name,
             folder=os.path.abspath(folder),
             given={"plan": plan_of(values), "sweep": "sweep" in values},
-            report=None if report is None else os.path.abspath(report),
+            report=report,
         )
     if "json" in values:
         print_json(told)
@@ -46,7 +44,19 @@ async def reproduce(given: argparse.Namespace) -> None:
     for line in table_of(told):
         print(line)
     if report is not None:
-        print(f"\n{shown(report)} has all of it, with curves.")
+        print(f"\n{shown(values['report'])} has all of it, with curves.")
+
+
+def file_of(values: dict[str, Any], option: str, endings: tuple[str, ...]) -> str | None:
+    """The whole path of a file that is to be written, if one is. Raises UsageError for one of
+    another kind."""
+    name: str | None = values.get(option)
+    if name is None:
+        return None
+    if Path(name).suffix.lower() not in endings:
+        known = " or ".join(each for each in endings if each != ".htm")
+        raise UsageError(f"--{option} {name!r} is of no known kind: give a name in {known}")
+    return os.path.abspath(name)
 
 
 def plan_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -99,10 +109,18 @@ def table_of(told: dict[str, Any]) -> list[str]:
         cells += [cell.rjust(width) for cell, width in zip(row[1:4], widths[1:], strict=True)]
         lines.append(shown("  ".join([*cells, row[4]]).rstrip()))
     lines += ["", *(shown(note) for note in told["notes"])]
-    for title, section in told["sections"]:
-        lines += ["", shown(title), *(f"  {shown(each)}" for each in section)]
+    lines += sections_of(told)
     facts = ", ".join(f"{name} {value}" for name, value in told["facts"].items())
     return [*lines, "", shown(facts)]
+
+
+def sections_of(told: dict[str, Any]) -> list[str]:
+    """What else there is to read, each part below its title."""
+    return [
+        line
+        for title, section in told["sections"]
+        for line in ("", shown(title), *(f"  {shown(each)}".rstrip() for each in section))
+    ]
 
 
 def written(value: Any) -> str:

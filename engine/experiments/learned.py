@@ -275,12 +275,15 @@ def near(reading: Sequence[Neighbour]) -> Lines:
 
 
 def looking(reading: Sequence[Attention]) -> Lines:
-    """The keys that weigh the most, of equals the earlier first; none that weighs 0."""
-    for each in reading:
-        keys = sorted((key for key in each.keys if key[1] > 0), key=lambda key: -key[1])
-        at = f"{each.block}.{each.head} {each.position} {each.query}"
-        for rank, (token, weight) in enumerate(keys[:KEYS], start=1):
-            yield f"{at} {rank}", f"{weight:.3f} {token}"
+    """The keys that weigh the most from the last position, of equals the earlier first; none that
+    weighs 0. Each has its place, counted from that position: -1 is the token before it."""
+    last = max((each.position for each in reading), default=0)
+    for each in (one for one in reading if one.position == last):
+        placed = [(key - last, *found) for key, found in enumerate(each.keys) if found[1] > 0]
+        placed.sort(key=lambda key: -key[2])
+        at = f"block {each.block} head {each.head}"
+        for rank, (place, token, weight) in enumerate(placed[:KEYS], start=1):
+            yield f"{at}  {rank}", f"{weight:.3f} {place:>3} {token}"
 
 
 def replaced(reading: Sequence[Intervention]) -> Lines:

@@ -5,9 +5,10 @@ that a word that moves on the page has moved. As aligned text, in characters, as
 from __future__ import annotations
 
 import html
+import io
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -221,8 +222,8 @@ def on_page(points: Tensor, width: int, height: int, margin: int = 40) -> Tensor
     return (points - (low + high) / 2) * torch.tensor([scale, -scale]) + middle
 
 
-def png(path: Path, points_by_checkpoint: Mapping[str, Tensor], labels: Sequence[str]) -> None:
-    """The same ways as a picture. Raises UsageError where matplotlib is missing."""
+def png(points_by_checkpoint: Mapping[str, Tensor], labels: Sequence[str]) -> bytes:
+    """The same ways as the content of a PNG file. Raises UsageError where matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -237,7 +238,8 @@ def png(path: Path, points_by_checkpoint: Mapping[str, Tensor], labels: Sequence
         is_last = n == len(names) - 1
         colour = COLOURS[-1] if is_last else COLOURS[n % (len(COLOURS) - 1)]
         axes.scatter(
-            *points[n].T.tolist(),
+            points[n, :, 0].tolist(),
+            points[n, :, 1].tolist(),
             s=8 + 20 * (n + 1) / len(names),
             facecolors=colour if is_last else "none",
             edgecolors=colour,
@@ -246,13 +248,22 @@ def png(path: Path, points_by_checkpoint: Mapping[str, Tensor], labels: Sequence
     for i, label in enumerate(labels):
         axes.plot(*points[:, i].T.tolist(), color="#cccccc", linewidth=0.8, zorder=0)
         if points[-1, i].isfinite().all():
-            at = points[-1, i].tolist()  # a $ in a token begins no formula: parse_math
+            x, y = points[-1, i].tolist()  # a $ in a token begins no formula: parse_math
             axes.annotate(
-                shown(label), at, (4, 2), textcoords="offset points", fontsize=8, parse_math=False
+                shown(label),
+                (x, y),
+                (4, 2),
+                textcoords="offset points",
+                fontsize=8,
+                parse_math=False,
             )
     for text in axes.legend().get_texts():
         text.set_parse_math(False)
-    figure.savefig(path, format="png")
+    written = io.BytesIO()
+    with warnings.catch_warnings():  # of characters that its fonts do not have
+        warnings.simplefilter("ignore", UserWarning)
+        figure.savefig(written, format="png")
+    return written.getvalue()
 
 
 def stacked(points_by_checkpoint: Mapping[str, Tensor], labels: Sequence[str]) -> Tensor:

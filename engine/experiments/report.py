@@ -222,7 +222,12 @@ def write(result: Result, path: Path) -> None:
         raise UsageError(
             f"{str(path)!r} is no name of a report: let it end in .html for a page, or in .md"
         )
-    content = writer(result).encode()
+    keep(path, writer(result).encode(), "report")
+
+
+def keep(path: Path, content: bytes, what: str) -> None:
+    """Write a file that the user named, so that it is there whole or as it was. Raises
+    TensorstepError, in which it is called `what`."""
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=disk.PART) as folder:
             whole = Path(folder) / path.name
@@ -232,9 +237,9 @@ def write(result: Result, path: Path) -> None:
     except OSError as error:
         if disk.is_full(error):
             raise TensorstepError(
-                f"there is no room for the report {str(path)!r} on the disk: make some, or give"
+                f"there is no room for the {what} {str(path)!r} on the disk: make some, or give"
                 " another place"
             ) from None
         raise TensorstepError(
-            f"the report {str(path)!r} cannot be written ({error.strerror}): give another place"
+            f"the {what} {str(path)!r} cannot be written ({error.strerror}): give another place"
         ) from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.data.split import TRAIN, VALIDATION
-from engine.experiments.findings import sections
+from engine.experiments.findings import AFTER, BEFORE, Places, Questions, sections
 from engine.experiments.rows import Curve, Result, Row, exact, made, measured
 from engine.experiments.runs import Finished, finished, train
 from engine.experiments.sealed import Frozen
@@ -102,7 +102,11 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     first = {kind: runs[kind, plan.seeds[0]] for kind in KINDS}
     fresh = {KINDS[kind]: run.session.model(kind) for kind, run in first.items()}
     trained = {KINDS[kind]: run.model for kind, run in first.items()}
-    result.sections += sections(fresh, trained, first["mlp"].session.prepared.tokenizer)
+    tokenizer = first["mlp"].session.prepared.tokenizer
+    result.sections += sections(fresh, trained, tokenizer, Questions().fitting(tokenizer))
+    for name, model in trained.items():
+        plane = Places.of({BEFORE: fresh[name], AFTER: model}, tokenizer)
+        result.sections.append(plane.section(name))
     return result
 
 

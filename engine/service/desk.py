@@ -10,11 +10,12 @@ from engine.errors import UsageError
 from engine.progress import Tell
 from engine.service.corpus_desk import CorpusDesk
 from engine.service.line import Answer
+from engine.service.work_desk import WorkDesk
 
 AFTER, BEFORE, DIFFERENCE = VIEWS = ("after", "before", "difference")
 
 
-class Desk(CorpusDesk):
+class Desk(CorpusDesk, WorkDesk):
     """Answers requests. Importing tensors waits for the first one, so that starting is quick.
 
     tell  is told how far a request that takes long has come; it may raise, to give it up
@@ -58,6 +59,7 @@ class Desk(CorpusDesk):
             "tokenize": self.tokenize,
             "export": self.export,
             "reproduce": self.reproduce,
+            "learned": self.learned,
         }
         if method not in methods:
             raise UsageError(f"the worker does not know how to {method!r}")
@@ -288,29 +290,6 @@ class Desk(CorpusDesk):
             self._writing = Writing(self._session, cache)
         told: dict[str, Any] = self._writing.next()
         return told
-
-    def export(
-        self, run: str, to: str, title: str | None = None, prompt: str | None = None
-    ) -> Answer:
-        """A run's best parameters as a folder: see `engine.service.exporting`."""
-        from pathlib import Path
-
-        from engine.runs.directory import run_named
-        from engine.service.exporting import export
-
-        told: dict[str, Any] = export(run_named(run), Path(to), title, prompt, self.tell)
-        return told
-
-    def reproduce(
-        self, name: str, folder: str, given: dict[str, Any], report: str | None = None
-    ) -> Answer:
-        """A measured experiment, run whole: see `engine.experiments`."""
-        from pathlib import Path
-
-        from engine.experiments.reproduction import reproduce
-
-        path = None if report is None else Path(report)
-        return reproduce(name, Path(folder), given, path, self.tell).to_json()
 
 
 def seek(walk: Any, step: int, name: str | None, tell: Tell | None = None) -> Any:

@@ -81,6 +81,10 @@ class SavedSession(Session):
         self._stored = read_safetensors(found.folder / WEIGHTS)
         return super().prepare()
 
+    def untrained(self, name: str) -> StatesModel:
+        """The model as it was before training."""
+        return super().model(name)
+
     def model(self, name: str) -> StatesModel:
         """A copy of it, which training may change."""
         if name != self.options.model:

@@ -399,17 +399,18 @@ def test_contexts_side_by_side():
 
 
 def test_attention_side_by_side():
-    """The four that weigh the most; padding, which weighs 0, is not told."""
+    """From the last position the four that weigh the most, and where they are; padding, which
+    weighs 0, is not told."""
     keys = [("<PAD>", 0.0), ("a", 0.125), ("b", 0.25), ("c", 0.25), ("d", 0.3125), ("e", 0.0625)]
-    one = [Attention(0, 0, "e", keys, 5)]
-    more = [Attention(0, 1, "e", [("<PAD>", 0.0), ("a", 1.0)], 5)]
+    one = [Attention(0, 0, "d", keys[:5], 4), Attention(0, 0, "e", keys, 5)]
+    more = [Attention(1, 1, "e", [("<PAD>", 0.0), ("a", 1.0)], 5)]
     assert compared({"one head": one, "two heads": more}) == [
-        "           one head  two heads",
-        "0.0 5 e 1  0.312 d",
-        "0.0 5 e 2  0.250 b",
-        "0.0 5 e 3  0.250 c",
-        "0.0 5 e 4  0.125 a",
-        "0.1 5 e 1            1.000 a",
+        "                   one head      two heads",
+        "block 0 head 0  1  0.312  -1 d",
+        "block 0 head 0  2  0.250  -3 b",
+        "block 0 head 0  3  0.250  -2 c",
+        "block 0 head 0  4  0.125  -4 a",
+        "block 1 head 1  1                1.000  -4 a",
     ]
 
 

@@ -6,7 +6,6 @@ import math
 import re
 import sys
 import unicodedata
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -336,16 +335,14 @@ def test_an_svg_is_xml_within_its_page(found: list, names: list[str]):
         assert 0 <= float(circle.get("cy", "nan")) <= 560
 
 
-def test_a_missing_matplotlib_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_missing_matplotlib_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match=r"not installed: pip install 'tensorstep\[plot\]'"):
-        png(tmp_path / "plane.png", {"a": torch.zeros(1, 2)}, ["cat"])
-    assert not list(tmp_path.iterdir())
+        png({"a": torch.zeros(1, 2)}, ["cat"])
 
 
-def test_a_png_is_one(tmp_path: Path):
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+def test_a_png_is_one():
     points = torch.randn(len(HOSTILE) + 1, 2)
-    png(tmp_path / "plane.png", {"$a$": points, "b": points + 1}, [*HOSTILE, r"$\frac{$"])
-    assert (tmp_path / "plane.png").read_bytes().startswith(b"\x89PNG\r\n")
+    content = png({"$a$": points, "b": points + 1}, [*HOSTILE, r"$\frac{$"])
+    assert content.startswith(b"\x89PNG\r\n")
