@@ -23,6 +23,7 @@ from engine.progress import Tell
 from engine.states import State
 from engine.text.tokenizer import Tokenizer
 
+Measured = tuple[Any, Any]  # inputs and targets, as tensors or tables that are gathered
 HELD_OUT_WINDOWS = 1000  # validation reads the first of them, so that a step stays quick
 
 
@@ -97,7 +98,8 @@ class Prepared:
         tokens, vocabulary, ids = self._token_states(stories)
         x, y = window_states(self.windows, ids)
         states = (stories, split, *self._audit_states(split), tokens, vocabulary, ids, x, y)
-        return TrainingData(states, x, y, self.held_out(HELD_OUT_WINDOWS))
+        held_out = self.measured_windows(VALIDATION, HELD_OUT_WINDOWS)
+        return TrainingData(states, x, y, held_out)
 
     @cached_property
     def sequences(self) -> Sequences:
@@ -131,17 +133,25 @@ class Prepared:
         """What such a model reads: see `data`."""
         *before, ids = self.data.preparation[:-2]
         x, y = sequence_states(self.sequences, ids, self.packed)
-        return TrainingData((*before, ids, x, y), x, y, self.held_out_sequences(HELD_OUT_WINDOWS))
+        held_out = self.measured_sequences(VALIDATION, HELD_OUT_WINDOWS)
+        return TrainingData((*before, ids, x, y), x, y, held_out)
 
-    def held_out_sequences(self, count: int) -> tuple[Tensor, Tensor] | None:
-        """The first `count` validation sequences; None where there is none."""
-        found = self.sequences_of(VALIDATION)
-        return (found.inputs[:count], found.targets[:count]) if len(found) else None
+    def measured_windows(self, side: str, count: int | None = None) -> Measured | None:
+        """The windows that a loss is measured on: the first `count` of a side, or all. None: there
+        is none."""
+        found = self.windows_of(side)
+        return first(found.contexts, found.targets, count) if len(found) else None
 
-    def held_out(self, count: int) -> tuple[Tensor, Tensor] | None:
-        """The first `count` validation windows; None where there is none."""
-        windows = self.windows_of(VALIDATION)
-        return (windows.contexts[:count], windows.targets[:count]) if len(windows) else None
+    def measured_sequences(self, side: str, count: int | None = None) -> Measured | None:
+        """As `measured_windows`. Of packed ones those that follow each other, so that each target
+        counts once; the last few, fewer than a sequence, are left out."""
+        found = self.sequences_of(side)
+        if not len(found):
+            return None
+        if self.packed:
+            rows = slice(None, None, self.context_len)
+            return first(found.inputs[rows], found.targets[rows], count)
+        return first(found.inputs, found.targets, count)
 
     def _split_states(self) -> tuple[State, State]:
         stories = given(
@@ -220,6 +230,10 @@ def prepare(
     split = split_documents(corpus.texts, corpus.sides, tell)
     encoded = encode_corpus(corpus, split, tokenizer, tell)
     return Prepared(corpus, split, encoded, context_len, packed)
+
+
+def first(inputs: Any, targets: Any, count: int | None) -> Measured:
+    return (inputs, targets) if count is None else (inputs[:count], targets[:count])
 
 
 def numbering(tokenizer: Tokenizer) -> str:

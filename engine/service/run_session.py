@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from engine.data.split import VALIDATION
 from engine.edits import Edit, check_edit
 from engine.errors import TensorstepError, UsageError
 from engine.generation.decoding import SeededDraws
@@ -62,7 +63,8 @@ class RunSession(Session):
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         made = super().training(model, keep_gradients)
-        data = replace(made.data, held_out=self.held_out_for(model, self.run.eval_windows))
+        held_out = self.measured_for(model, VALIDATION, self.run.eval_windows)
+        data = replace(made.data, held_out=held_out)
         schedule = self.run.scheduled()
         moved = made.model.to(self.device, TYPES[self.run.dtype])
         return Training(

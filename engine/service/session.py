@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engine.data.documents import WORKED_SENTENCE
-from engine.data.preparation import Prepared, TrainingData, prepare
+from engine.data.preparation import Measured, Prepared, TrainingData, prepare
 from engine.data.sampling import EpochRows, FixedRows, SampledRows
 from engine.data.split import TRAIN
 from engine.data.windows import Sequences, Windows
@@ -214,22 +213,18 @@ class Session:
         prepared = self.prepared
         return prepared.sequence_data if model in EVERY_POSITION else prepared.data
 
-    def held_out_for(self, model: str, count: int) -> tuple[Any, Tensor] | None:
-        """What a model is validated on, at most so many windows or sequences; None: nothing."""
+    def measured_for(self, model: str, side: str, count: int | None = None) -> Measured | None:
+        """What a model's loss is measured on: of a side the first so many windows or sequences, or
+        all; None: nothing."""
         prepared = self.prepared
         every = model in EVERY_POSITION
-        return prepared.held_out_sequences(count) if every else prepared.held_out(count)
+        measured = prepared.measured_sequences if every else prepared.measured_windows
+        return measured(side, count)
 
     def split_loss(self, model: StatesModel, name: str, side: str) -> float | None:
         """The mean loss over all of a side, by target count; None where there is nothing on it."""
-        prepared = self.prepared
-        if name in EVERY_POSITION:
-            found: Any = prepared.sequences_of(side)
-            contexts, targets = found.inputs, found.targets[:] if len(found) else found.targets
-        else:
-            found = prepared.windows_of(side)
-            contexts, targets = found.contexts, found.targets
-        return evaluate(model, contexts, targets[:]) if len(found) else None
+        found = self.measured_for(name, side)
+        return None if found is None else evaluate(model, *found)
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         options = self.options

@@ -44,14 +44,14 @@ def test_a_walk_of_them(options: Options):
 
 
 @pytest.mark.parametrize("side", [TRAIN, VALIDATION])
-def test_losses_are_of_every_target_of_every_run(options: Options, side: str):
+def test_losses_are_of_every_target_once(options: Options, side: str):
     session = RunSession(RunOptions(walk=options, device="cpu"))
     model = session.model("transformer")
-    ids = runs(session, side)
+    ids = runs(session, side)[::9]  # one after another: each target once
     with torch.no_grad():
         logits = model(ids[:, :-1])
     wanted = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
     assert session.split_loss(model, "transformer", side) == pytest.approx(wanted.item(), abs=1e-6)
-    held_out = session.held_out_for("transformer", 3)
-    assert held_out is not None
-    assert torch.equal(held_out[0], runs(session, VALIDATION)[:3, :-1])
+    assert torch.equal(ids[:-1, -1], ids[1:, 0])
+    first, _ = session.measured_for("transformer", side, 2) or (None, None)
+    assert torch.equal(first, ids[:2, :-1])
