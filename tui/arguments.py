@@ -186,7 +186,7 @@ def walk_options() -> Parser:
     add("--hidden", type=int, metavar="H", help="units of the hidden layer")
     add("--heads", type=int, metavar="N", help="heads of multihead and transformer (2)")
     add("--blocks", type=int, metavar="N", help="blocks of transformer (1)")
-    add("--packed", action="store_true", help="a transformer's windows run over the ends of texts")
+    add("--run-on", action="store_true", help="a transformer's windows run on into the next text")
     add("--optimizer", metavar="NAME", help="sgd, adam or adamw")
     add("--lr", type=float, metavar="X", help="learning rate (0.1)")
     add("--momentum", type=float, metavar="X", help="of sgd (0)")

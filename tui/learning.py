@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from engine.errors import UsageError
 from tui.headless import print_json, worker
 from tui.plain import shown
 from tui.reproducing import ENDINGS, file_of, sections_of
@@ -15,6 +16,8 @@ PICTURES = (".svg", ".png")
 async def learned(given: argparse.Namespace) -> None:
     """Read them, and print what is found. Raises TensorstepError for what cannot be read."""
     values = vars(given)
+    if "instead" in values and "sentence" not in values:
+        raise UsageError("--instead goes with --sentence: it replaces a word of the first")
     report, plane = file_of(values, "report", ENDINGS), file_of(values, "plane", PICTURES)
     asked = {
         "words": values.get("word", ()),

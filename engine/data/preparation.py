@@ -61,14 +61,14 @@ class Prepared:
     """
 
     def __init__(
-        self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int, packed: bool = False
+        self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int, run_on: bool = False
     ):
         self.corpus = corpus
         self.split = split
         self.tokenizer: Tokenizer = encoded.tokenizer
         self.streams = encoded.streams
         self.context_len = context_len
-        self.packed = packed
+        self.run_on = run_on
         self._encoded = encoded
 
     @property
@@ -106,7 +106,7 @@ class Prepared:
         """What trains a model that has logits at every position. Raises UsageError where no
         document is long enough."""
         found = self.sequences_of(TRAIN)
-        if not len(found) and self.packed:
+        if not len(found) and self.run_on:
             raise UsageError(
                 f"all training documents together have no more than {self.context_len} tokens:"
                 " give a smaller --context"
@@ -114,25 +114,23 @@ class Prepared:
         if not len(found):
             raise UsageError(
                 f"no training document has more than {self.context_len} tokens: give a smaller"
-                " --context, or --packed, where sequences run over the ends of documents"
+                " --context, or --run-on, where sequences run on into the next"
             )
         return found
 
     def longest(self, side: str) -> int:
         """How many IDs in a row there are on a side, at the most."""
         stream = self.streams[side]
-        return len(stream.ids) if self.packed else max(stream.lengths.tolist(), default=0)
+        return len(stream.ids) if self.run_on else max(stream.lengths.tolist(), default=0)
 
     def sequences_of(self, side: str) -> Sequences:
-        """The sequences of a side, over the ends of its documents where they are packed."""
-        stream = self.streams[side]
-        return Sequences(stream.packed() if self.packed else stream, self.context_len)
+        return Sequences(self.streams[side], self.context_len, self.run_on)
 
     @cached_property
     def sequence_data(self) -> TrainingData:
         """What such a model reads: see `data`."""
         *before, ids = self.data.preparation[:-2]
-        x, y = sequence_states(self.sequences, ids, self.packed)
+        x, y = sequence_states(self.sequences, ids, self.run_on)
         held_out = self.measured_sequences(VALIDATION, HELD_OUT_WINDOWS)
         return TrainingData((*before, ids, x, y), x, y, held_out)
 
@@ -143,15 +141,9 @@ class Prepared:
         return first(found.contexts, found.targets, count) if len(found) else None
 
     def measured_sequences(self, side: str, count: int | None = None) -> Measured | None:
-        """As `measured_windows`. Of packed ones those that follow each other, so that each target
-        counts once; the last few, fewer than a sequence, are left out."""
+        """As `measured_windows`."""
         found = self.sequences_of(side)
-        if not len(found):
-            return None
-        if self.packed:
-            rows = slice(None, None, self.context_len)
-            return first(found.inputs[rows], found.targets[rows], count)
-        return first(found.inputs, found.targets, count)
+        return first(found.inputs, found.targets, count) if len(found) else None
 
     def _split_states(self) -> tuple[State, State]:
         stories = given(
@@ -217,19 +209,19 @@ def prepare(
     context_len: int,
     tokenizer: str = "words",
     tell: Tell | None = None,
-    packed: bool = False,
+    run_on: bool = False,
 ) -> Prepared:
     """Split, tokenize, number and window documents; whatever is fitted sees training ones only.
 
     tokenizer  its name or path: see `engine.text.loading`
-    packed     whether sequences run over the ends of documents
+    run_on     whether sequences run on into the next document
 
     Raises UsageError for a tokenizer that there is not, or that the texts do not give.
     """
     corpus = documents if isinstance(documents, Corpus) else Corpus("documents", list(documents))
     split = split_documents(corpus.texts, corpus.sides, tell)
     encoded = encode_corpus(corpus, split, tokenizer, tell)
-    return Prepared(corpus, split, encoded, context_len, packed)
+    return Prepared(corpus, split, encoded, context_len, run_on)
 
 
 def first(inputs: Any, targets: Any, count: int | None) -> Measured:
@@ -266,11 +258,11 @@ def window_states(windows: Windows, ids: State) -> tuple[State, State]:
     return x, y
 
 
-def sequence_states(sequences: Sequences, ids: State, packed: bool) -> tuple[State, State]:
+def sequence_states(sequences: Sequences, ids: State, run_on: bool) -> tuple[State, State]:
     """`windows.contexts` and `windows.targets` of a target at every position."""
     inputs, targets = sequences.inputs, sequences.targets
     count = inputs.shape[1]
-    how = f"{count} IDs in a row{', over the ends of documents' if packed else ''}"
+    how = f"{count} IDs in a row{', on into the next document' if run_on else ''}"
     left = Rule(how, lambda _: inputs, lambda c: [(0, (inputs.source(*c),))])
     right = Rule(
         "the same IDs, moved on by one", lambda _: targets, lambda c: [(0, (targets.source(*c),))]

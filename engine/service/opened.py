@@ -122,7 +122,7 @@ class CheckpointSession(Session):
         self._flag_prompt(self.boundaries, tokenizer)
         corpus = options.open(self.tell)
         spec = str(self.pretrained.folder)
-        found = prepare(corpus, options.context, spec, self.tell, options.packed)
+        found = prepare(corpus, options.context, spec, self.tell, options.run_on)
         longest = max((found.longest(side) for side in found.streams), default=2)
         most = min(self.pretrained.model.context_len, max(1, longest - 1))
         found.context_len = min(options.context, most)

@@ -53,7 +53,7 @@ class Options:
     max_vocab, min_freq     the size of its vocabulary, and how often a token has to occur; None: as
                             the corpus has it
     context                 w, slots a window
-    packed                  whether the sequences of a transformer run over the ends of documents
+    run_on                  whether the sequences of a transformer run on into the next document
     optimizer, lr           with momentum or weight_decay, as it has them; None: its default
     clip                    the largest norm of all gradients; None: they are left as they are
     sampling, drop_last     windows are drawn with replacement, or in epochs; without a smaller last
@@ -79,7 +79,7 @@ class Options:
     max_vocab: int | None = None
     min_freq: int | None = None
     context: int = 4
-    packed: bool = False
+    run_on: bool = False
     rows: tuple[int, ...] | None = None
     batch: int | None = None
     sampling: str = REPLACEMENT
@@ -190,9 +190,9 @@ class Options:
             raise UsageError(
                 f"no sampling is called {self.sampling!r}: use {' or '.join(SAMPLINGS)}"
             )
-        if self.packed and self.opened is None and self.model not in EVERY_POSITION:
+        if self.run_on and self.opened is None and self.model not in EVERY_POSITION:
             raise UsageError(
-                "--packed goes with --model transformer: the windows of the others are of one text"
+                "--run-on goes with --model transformer: the windows of the others are of one text"
             )
         if self.drop_last and self.sampling != EPOCHS:
             raise UsageError("--drop-last goes with --sampling epochs")

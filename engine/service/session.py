@@ -73,8 +73,8 @@ class Session:
         options = self.options
         corpus = options.open(self.tell)
         self.worked = corpus.texts == [WORKED_SENTENCE]
-        packed = options.packed
-        return prepare(corpus, options.context, options.tokenizer, self.tell, packed)
+        run_on = options.run_on
+        return prepare(corpus, options.context, options.tokenizer, self.tell, run_on)
 
     @property
     def count(self) -> int:

@@ -18,7 +18,6 @@ from engine import (
     Windows,
     open_corpus,
 )
-from engine.data.windows import Stream
 
 seeds = st.integers(0, 2**40)
 steps = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -83,15 +82,18 @@ def test_sequences_are_the_naive_ones(documents: list[list[int]], length: int, d
 
 
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), max_size=6), st.integers(1, 10))
-def test_packed_sequences_run_over_the_ends_of_documents(documents: list[list[int]], length: int):
-    joined = [i for ids in documents for i in ids]
-    packed = Sequences(Stream.of(documents).packed(), length)
-    pairs = [
-        (joined[at : at + length], joined[at + 1 : at + 1 + length])
-        for at in range(len(joined) - length)
-    ]
-    assert packed.inputs.tolist() == [left for left, _ in pairs]
-    assert packed.targets.tolist() == [right for _, right in pairs]
+def test_sequences_that_run_on_are_the_naive_ones(documents: list[list[int]], length: int):
+    joined, begins, pairs = [i for ids in documents for i in ids], 0, []
+    for ids in documents:
+        for at in range(begins, begins + len(ids) - 1, length):  # while a target is left in it
+            if at + length < len(joined):
+                pairs.append((joined[at : at + length], joined[at + 1 : at + 1 + length]))
+        begins += len(ids)
+    found = Sequences(documents, length, run_on=True)
+    assert found.inputs.tolist() == [left for left, _ in pairs]
+    assert found.targets.tolist() == [right for _, right in pairs]
+    for row in range(len(pairs)):
+        assert joined[found.targets.source(row, length - 1)] == pairs[row][1][-1]
 
 
 @pytest.mark.parametrize(("length", "windows"), [(32, [244, 127]), (24, [276, 143])])
