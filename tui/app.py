@@ -232,9 +232,9 @@ class Tensorstep(Keys, inherit_bindings=False):
         return source_name(self.walker.options, self.walker.corpus)
 
     @property
-    def trained(self) -> int:
-        """After how many steps of training a text is generated."""
-        return self.walker.options.train_steps
+    def trained(self) -> int | None:
+        """After how many steps of training a text is generated, if that is known."""
+        return self.walker.trained
 
     device = "cpu"  # where the worker computes
 
@@ -246,9 +246,9 @@ class Tensorstep(Keys, inherit_bindings=False):
             title_of(walker.model),
             f"{walker.kind} map",
         ]
-        if walker.kind == GENERATION and walker.options.opened is None:
-            steps = self.trained
-            parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
+        steps = self.trained
+        if walker.kind == GENERATION and steps is not None:
+            parts.append(f"after {steps:,} training step{'' if steps == 1 else 's'}")
         if walker.state is not None:
             parts += [f"step {walker.state['step']}", walker.state["stage"]]
         if walker.standing["edits"]:

@@ -80,6 +80,7 @@ class Desk(CorpusDesk, WorkDesk):
             "vocabulary": len(prepared.tokenizer),
             "windows": self._session.count,
             "note": self._session.note,
+            "trained": self._session.trained,
             "torch": torch.__version__,
             "device": "cpu",
             "pid": os.getpid(),

@@ -57,6 +57,8 @@ class ExampleSession(Session):
         }
         return Prepared(corpus, split, Encoded(tokenizer, streams), len(TOKENS))
 
+    trained = None
+
     def check(self) -> None:
         """Nothing is drawn from an example."""
 
@@ -80,6 +82,10 @@ class SavedSession(Session):
         self.saved = found
         self._stored = read_safetensors(found.folder / WEIGHTS)
         return super().prepare()
+
+    @property
+    def trained(self) -> int:
+        return self.saved.steps + self.options.train_steps
 
     def untrained(self, name: str) -> StatesModel:
         """The model as it was before training."""
@@ -107,6 +113,7 @@ class CheckpointSession(Session):
     """A model that was trained elsewhere: it writes, and can be trained on."""
 
     pretrained: Pretrained
+    trained = None
 
     def prepare(self) -> Prepared:
         options = self.options

@@ -77,6 +77,11 @@ class Session:
         return prepare(corpus, options.context, options.tokenizer, self.tell, run_on)
 
     @property
+    def trained(self) -> int | None:
+        """How many training steps are behind the model that generates; None: nobody knows."""
+        return self.options.train_steps
+
+    @property
     def count(self) -> int:
         """How many windows train."""
         return len(self.prepared.windows)
