@@ -15,7 +15,7 @@ from engine.data.corpus import Corpus
 from engine.data.encoding import Encoded, encode_corpus
 from engine.data.pieces import Pieces
 from engine.data.split import SIDES, TRAIN, VALIDATION, Split, split_documents
-from engine.data.windows import Sequences, Windows
+from engine.data.windows import Sequences, Stream, Windows
 from engine.errors import UsageError
 from engine.ops import Rule, by_rule, given
 from engine.ops.core import Cell
@@ -50,26 +50,59 @@ class TrainingData:
         return cls((x, y), x, y)
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Documents, which of them train, and their IDs."""
+
+    corpus: Corpus
+    split: Split
+    encoded: Encoded
+
+    @classmethod
+    def of(cls, corpus: Corpus, tokenizer: str, tell: Tell | None = None) -> Texts:
+        """Split, tokenize and number documents. Raises as `prepare` does."""
+        split = split_documents(corpus.texts, corpus.sides, tell)
+        return cls(corpus, split, encode_corpus(corpus, split, tokenizer, tell))
+
+
 class Prepared:
     """Documents made ready: split, tokenized, numbered and windowed.
 
+    tokenizer  with its vocabulary, fitted on those that train
+    texts      the documents; or what reads them, when something of them is first asked for
     corpus     the documents
     split      which of them train
-    tokenizer  with its vocabulary, fitted on those that train
     streams    the IDs of each side: train, validation, test
     windows    those that train
     """
 
     def __init__(
-        self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int, run_on: bool = False
+        self,
+        tokenizer: Tokenizer,
+        texts: Texts | Callable[[], Texts],
+        context_len: int,
+        run_on: bool = False,
     ):
-        self.corpus = corpus
-        self.split = split
-        self.tokenizer: Tokenizer = encoded.tokenizer
-        self.streams = encoded.streams
+        self.tokenizer = tokenizer
+        self._given = texts
         self.context_len = context_len
         self.run_on = run_on
-        self._encoded = encoded
+
+    @cached_property
+    def _texts(self) -> Texts:
+        return self._given if isinstance(self._given, Texts) else self._given()
+
+    @property
+    def corpus(self) -> Corpus:
+        return self._texts.corpus
+
+    @property
+    def split(self) -> Split:
+        return self._texts.split
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        return self._texts.encoded.streams
 
     @property
     def pad_id(self) -> int:
@@ -89,7 +122,7 @@ class Prepared:
     @cached_property
     def audit(self) -> Audit:
         """How much is on each side, and whether anything leaked: see `engine.data.audit`."""
-        return audit_of(self.corpus, self.split, self._encoded)
+        return audit_of(self.corpus, self.split, self._texts.encoded)
 
     @cached_property
     def data(self) -> TrainingData:
@@ -219,9 +252,8 @@ def prepare(
     Raises UsageError for a tokenizer that there is not, or that the texts do not give.
     """
     corpus = documents if isinstance(documents, Corpus) else Corpus("documents", list(documents))
-    split = split_documents(corpus.texts, corpus.sides, tell)
-    encoded = encode_corpus(corpus, split, tokenizer, tell)
-    return Prepared(corpus, split, encoded, context_len, run_on)
+    texts = Texts.of(corpus, tokenizer, tell)
+    return Prepared(texts.encoded.tokenizer, texts, context_len, run_on)
 
 
 def first(inputs: Any, targets: Any, count: int | None) -> Measured:

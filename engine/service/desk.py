@@ -66,7 +66,7 @@ class Desk(CorpusDesk, WorkDesk):
         return methods[method](**params)
 
     def open(self, options: dict[str, Any]) -> Answer:
-        """Make a session. Tells the size of the vocabulary, of the data, and the versions."""
+        """Make a session. Tells what is open: the size of its vocabulary, versions, notes."""
         import torch
 
         from engine.service.opened import open_session
@@ -76,9 +76,8 @@ class Desk(CorpusDesk, WorkDesk):
         prepared = self._session.prepared
         self._reader = self._session.reader()
         return {
-            "corpus": prepared.corpus.name,
+            "corpus": self._session.corpus_name,
             "vocabulary": len(prepared.tokenizer),
-            "windows": self._session.count,
             "note": self._session.note,
             "trained": self._session.trained,
             "torch": torch.__version__,

@@ -50,10 +50,9 @@ def export(
     session = RunSession(options, tell)
     snapshot, state = load_checkpoint(chosen)
     facts = facts_of(session, snapshot, chosen, state)
-    saved = Saved(
-        to, title or f"{options.walk.model} on {session.prepared.corpus.name}", chosen.step,
-        options_of(options), prompt,
-    )  # fmt: skip
+    corpus = session.prepared.corpus.name
+    title = title or f"{options.walk.model} on {corpus}"
+    saved = Saved(to, title, corpus, chosen.step, options_of(options), prompt)
     files = {
         CONFIG: config_of(saved, facts),
         WEIGHTS: save(parameters_of(snapshot)),

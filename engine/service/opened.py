@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 from engine.data.corpus import Corpus
 from engine.data.encoding import Encoded
-from engine.data.preparation import Prepared, prepare
+from engine.data.preparation import Prepared, Texts, prepare
 from engine.data.split import split_documents
 from engine.data.windows import Stream
 from engine.errors import TensorstepError, UsageError
@@ -24,6 +25,7 @@ from engine.service.saved import WEIGHTS, saved_in
 from engine.service.session import Session
 from engine.text.boundaries import Boundaries
 from engine.text.listed import ListedTokenizer
+from engine.text.loading import load_tokenizer
 from engine.text.tokenizer import Tokenizer
 
 SHORT = 16  # positions of a training window, where the texts are that long
@@ -55,16 +57,13 @@ class ExampleSession(Session):
             side: Stream.of([tokenizer.encode(corpus.texts[n]) for n in numbers])
             for side, numbers in split.documents.items()
         }
-        return Prepared(corpus, split, Encoded(tokenizer, streams), len(TOKENS))
+        texts = Texts(corpus, split, Encoded(tokenizer, streams))
+        return Prepared(tokenizer, texts, len(TOKENS))
 
     trained = None
 
     def check(self) -> None:
         """Nothing is drawn from an example."""
-
-    @property
-    def count(self) -> int:
-        return 0
 
     def _process(self, kind: str, model: str) -> Process:
         if kind != GENERATION:
@@ -81,7 +80,23 @@ class SavedSession(Session):
             raise TensorstepError(f"{self.options.opened!r} is gone: open it again")
         self.saved = found
         self._stored = read_safetensors(found.folder / WEIGHTS)
-        return super().prepare()
+        options = self.options
+        tokenizer = load_tokenizer(Path(options.tokenizer))
+
+        def texts() -> Texts:
+            return Texts.of(options.open(self.tell), options.tokenizer, self.tell)
+
+        return Prepared(tokenizer, texts, options.context, options.run_on)
+
+    def check(self) -> None:
+        """Windows are made when training is walked: writing needs no texts."""
+
+    @property
+    def corpus_name(self) -> str:
+        """Known without reading it, where it is the one that trained it."""
+        corpus = self.options.corpus
+        own = corpus is not None and corpus == self.saved.options.get("corpus")
+        return self.saved.corpus if own else super().corpus_name
 
     @property
     def trained(self) -> int:
@@ -158,10 +173,6 @@ class CheckpointSession(Session):
 
     def check(self) -> None:
         """Sequences are made when training is walked."""
-
-    @property
-    def count(self) -> int:
-        return 0
 
     def model(self, name: str) -> StatesModel:
         """A copy, which training may change."""

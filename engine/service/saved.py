@@ -29,6 +29,7 @@ class Saved:
     """A checkpoint of our own.
 
     title    what it is, in a few words
+    corpus   the name of the texts that trained it
     steps    of training behind it
     options  of the walk that it was trained by
     prompt   a text that it continues well
@@ -36,6 +37,7 @@ class Saved:
 
     folder: Path
     title: str
+    corpus: str
     steps: int
     options: dict[str, Any]
     prompt: str | None
@@ -92,7 +94,8 @@ def read(folder: Path, only_ours: bool = False) -> Saved | None:
     try:
         options = Options.from_json(values["options"])
         kept = {k: v for k, v in options.to_json().items() if k in values["options"]}
-        return Saved(folder, str(values["title"]), int(values["steps"]), kept, values.get("prompt"))
+        title, corpus = str(values["title"]), str(values["facts"]["corpus"])
+        return Saved(folder, title, corpus, int(values["steps"]), kept, values.get("prompt"))
     except (AttributeError, KeyError, TypeError, ValueError):
         raise TensorstepError(f"{place} is damaged: export the checkpoint anew") from None
 

@@ -82,9 +82,8 @@ class Session:
         return self.options.train_steps
 
     @property
-    def count(self) -> int:
-        """How many windows train."""
-        return len(self.prepared.windows)
+    def corpus_name(self) -> str:
+        return self.prepared.corpus.name
 
     def check(self) -> None:
         """Raises UsageError for rows that are not there: told at once."""
@@ -240,13 +239,19 @@ class Session:
 
     def generation(self, model: str) -> Generation:
         """Generation with the model after `train_steps` steps of training."""
-        training = self.training(model.removesuffix(CACHED))
+        trained = self._trained(model.removesuffix(CACHED))
+        prompt = self.first_words() if self.options.prompt is None else self.options.prompt
+        return self.generating(trained, prompt, model.endswith(CACHED))
+
+    def _trained(self, model: str) -> StatesModel:
+        if not self.options.train_steps:
+            return self.model(model)  # which needs no texts
+        training = self.training(model)
         training.evaluate_every = 0
         steps = range(self.options.train_steps + 1)
         for step in tracked(steps, "training before generating", len(steps), self.tell):
             drain(training.states(step))
-        prompt = self.first_words() if self.options.prompt is None else self.options.prompt
-        return self.generating(training.model, prompt, model.endswith(CACHED))
+        return training.model
 
     def generating(self, model: StatesModel, prompt: str, cache: bool) -> Generation:
         """Generation with a model as it is."""

@@ -1,4 +1,4 @@
-"""The test side of a split: out of reach until a choice stands, and the sweep that never reads it."""
+"""The test side of a split: out of reach until a choice stands; the sweep never reads it."""
 
 from __future__ import annotations
 
