@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
-from engine.service.saved import SAVED
 
 
 def source_name(options: Options, corpus: str) -> str:
@@ -18,9 +17,9 @@ def source_name(options: Options, corpus: str) -> str:
 
 
 def opened_name(opened: str) -> str:
-    """What was opened: an example's name, a factory's, a folder's without those above it, or the
-    name on the hub."""
-    for before in (EXAMPLE, MODULE_FACTORY, SAVED):
+    """What was opened: an example's name, a factory's, a folder's without those above it; one that
+    ships, or on the hub, as it is written."""
+    for before in (EXAMPLE, MODULE_FACTORY):
         if opened.startswith(before):
             return opened.removeprefix(before)
     return os.path.basename(os.path.abspath(opened)) if os.path.isdir(opened) else opened
