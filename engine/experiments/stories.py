@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from engine.data.split import TRAIN, VALIDATION
-from engine.experiments.findings import AFTER, BEFORE, Places, Questions, sections
+from engine.experiments.findings import AFTER, BEFORE, Places, Questions, Section, sections
 from engine.experiments.rows import Curve, Result, Row, exact, made, measured
 from engine.experiments.runs import Finished, finished, train
+from engine.experiments.sampled import sample
 from engine.experiments.sealed import Frozen
+from engine.models import StatesModel
 from engine.progress import Tell
 from engine.service.run_options import RunOptions
 from engine.service.session import Session
+from engine.text.tokenizer import Tokenizer
 
 SEEDS = (11, 29, 47)
 KINDS = {"mlp": "mlp", "attention": "one head", "multihead": "four heads"}
@@ -34,6 +37,7 @@ TEST_LOSS = {  # by seed
 FIRST_LOSS = {"mlp": 8.35482406616211, "attention": 8.294988632202148}  # of step 1, seed 11
 WINDOWS = {"train": 969_160, "validation": 120_220, "test": 120_393}
 VOCABULARY = 4000
+SAMPLES, SHOWN, TEMPERATURE, LONGEST = 10, 2, 0.8, 600  # stories written, and tokens of each
 OTHER_DEVICE = "published on an Apple GPU, whose sums and draws differ"
 
 
@@ -105,9 +109,22 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     tokenizer = first["mlp"].session.prepared.tokenizer
     result.sections += sections(fresh, trained, tokenizer, Questions().fitting(tokenizer))
     for name, model in trained.items():
+        result.sections.append(writes(result, name, model, tokenizer, tell))
+    for name, model in trained.items():
         plane = Places.of({BEFORE: fresh[name], AFTER: model}, tokenizer)
         result.sections.append(plane.section(name))
     return result
+
+
+def writes(
+    result: Result, name: str, model: StatesModel, tokenizer: Tokenizer, tell: Tell | None
+) -> Section:
+    """Have a model write some stories, from nothing; a row tells how many end by themselves."""
+    written = sample(model, tokenizer, (), SAMPLES, TEMPERATURE, LONGEST, SEEDS[0], tell)
+    told = f"{name}: stories that end by themselves, of {SAMPLES}"
+    result.rows.append(made(told, written.ended))
+    title = f"{name}: the first {SHOWN} of {SAMPLES} stories, at temperature {TEMPERATURE}"
+    return title, [f"{i}. {story}" for i, story in enumerate(written.stories[:SHOWN], 1)]
 
 
 def of_splits(run: Finished, frozen: Frozen, kind: str) -> dict[str, float]:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from engine.data.sampling import SampledRows
+from engine.experiments import stories
 from engine.experiments.stories import KINDS, Plan
 from engine.runs.directory import RunDirectory
 from engine.service.session import Session
@@ -59,6 +60,13 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept")
 
 
+@pytest.fixture(autouse=True)
+def short_stories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of twelve steps end none."""
+    monkeypatch.setattr(stories, "SAMPLES", 2)
+    monkeypatch.setattr(stories, "LONGEST", 12)
+
+
 def plain_loop(kind: str) -> tuple[list[float], float, float]:
     """The protocol by hand: losses of all steps; validation and test losses after the best of the
     validated steps, here the last or the one in the middle."""
@@ -103,6 +111,9 @@ def test_stories_equal_a_plain_loop(command: Command, kept: Path, kind: str):
     assert selected["test"] == pytest.approx(test, rel=1e-5)
     here = {row["name"]: row["here"] for row in found["rows"]}
     assert here[f"{KINDS[kind]}: test perplexity"] == pytest.approx(math.exp(test), rel=1e-4)
+    assert here[f"{KINDS[kind]}: stories that end by themselves, of 2"] in (0, 1, 2)
+    titles = [title for title, _ in found["sections"]]
+    assert f"{KINDS[kind]}: the first 2 of 2 stories, at temperature 0.8" in titles
     assert any("not comparable" in note for note in found["notes"])
 
 
