@@ -158,7 +158,14 @@ def do_whole(given: argparse.Namespace) -> int:
     from tui.reproducing import reproduce
 
     works = {"export": export, "reproduce": reproduce, "learned": learned}
-    asyncio.run(works[given.command](given))
+    try:
+        asyncio.run(works[given.command](given))
+    except KeyboardInterrupt:
+        if given.command != "reproduce":
+            raise
+        raise TensorstepError(
+            "interrupted; its runs are saved: the same command goes on with them", 130
+        ) from None
     return 0
 
 

@@ -18,6 +18,8 @@ async def learned(given: argparse.Namespace) -> None:
     values = vars(given)
     if "instead" in values and "sentence" not in values:
         raise UsageError("--instead goes with --sentence: it replaces a word of the first")
+    if not all(text.strip() for text in values.get("sentence", ())):
+        raise UsageError("--sentence is empty: give it words")
     report, plane = file_of(values, "report", ENDINGS), file_of(values, "plane", PICTURES)
     asked = {
         "words": values.get("word", ()),

@@ -24,6 +24,7 @@ def add_reproduce(commands: Any) -> None:
     add("--dir", metavar="DIR", help="where its runs are kept")
     add("--corpus", metavar="SPEC", help="tinystories: other stories")
     add("--text", metavar="FILE", help="tinystories: other stories, from a file")
+    add("--lines", action="store_true", help="tinystories: every line of FILE is a story")
     add("--documents", type=int, metavar="N", help="tinystories: only the first N of them")
     add("--seeds", metavar="N,N", help="tinystories: of the runs (11,29,47)")
     add("--steps", type=int, metavar="N", help="tinystories: of each run (6000)")

@@ -16,7 +16,9 @@ from tui.plain import shown
 
 SHORT = 22  # characters of a list or text in the table
 ENDINGS = (".html", ".htm", ".md")
-OF_STORIES = ("corpus", "text", "documents", "seeds", "steps", "sweep")  # for tinystories alone
+# for tinystories alone
+OF_STORIES = ("corpus", "text", "lines", "documents", "seeds", "steps", "sweep")
+KEPT = ("tinystories", "storybook")  # whose runs are kept
 
 
 async def reproduce(given: argparse.Namespace) -> None:
@@ -28,6 +30,8 @@ async def reproduce(given: argparse.Namespace) -> None:
     others = [each for each in OF_STORIES if each in values]
     if others and name != "tinystories":
         raise UsageError(f"--{others[0]} goes with tinystories: {name} has its own protocol")
+    if "dir" in values and name not in KEPT:
+        raise UsageError(f"--dir goes with {' and '.join(KEPT)}: {name} keeps nothing")
     report = file_of(values, "report", ENDINGS)
     folder = values.get("dir") or str(user_state_path("tensorstep") / "reproduced" / name)
     async with worker() as client:
@@ -56,6 +60,8 @@ def file_of(values: dict[str, Any], option: str, endings: tuple[str, ...]) -> st
     if Path(name).suffix.lower() not in endings:
         known = " or ".join(each for each in endings if each != ".htm")
         raise UsageError(f"--{option} {name!r} is of no known kind: give a name in {known}")
+    if os.path.isdir(name):
+        raise UsageError(f"--{option} {name!r} is a folder: give the name of a file")
     return os.path.abspath(name)
 
 
@@ -75,6 +81,14 @@ def plan_of(values: dict[str, Any]) -> dict[str, Any]:
             plan[name] = values[name]
     if "seeds" in values:
         plan["seeds"] = seeds_of(values["seeds"])
+    if "lines" in values:
+        if "text" not in values:
+            raise UsageError("--lines goes with --text FILE")
+        plan["lines"] = True
+    if "sweep" in values and ("steps" in plan or len(plan.get("seeds", ())) > 1):
+        raise UsageError(
+            "--sweep has its own 600 steps and one seed: leave out --steps, and give one of --seeds"
+        )
     if "steps" in plan:
         plan["eval_every"] = max(1, min(750, plan["steps"] // 2))
     return plan
@@ -108,7 +122,10 @@ def table_of(told: dict[str, Any]) -> list[str]:
         cells = [row[0].ljust(widths[0])]
         cells += [cell.rjust(width) for cell, width in zip(row[1:4], widths[1:], strict=True)]
         lines.append(shown("  ".join([*cells, row[4]]).rstrip()))
-    lines += ["", *(shown(note) for note in told["notes"])]
+    notes = list(told["notes"])
+    if any(row["verdict"] == "new" for row in told["rows"]):
+        notes.append("new: there is no published figure to compare with.")
+    lines += ["", *map(shown, notes)]
     lines += sections_of(told)
     facts = ", ".join(f"{name} {value}" for name, value in told["facts"].items())
     return [*lines, "", shown(facts)]

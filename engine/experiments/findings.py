@@ -102,7 +102,8 @@ def sections(
             name: intervene(model, tokenizer, sentence, position, word)
             for name, model in both.items()
         }
-        found.append((f"{sentence!r} with {word!r} as token {position}", compared(changes)))
+        told = f"{sentence!r} with {word!r} as token {position}: the most likely next tokens"
+        found.append((told, compared(changes)))
     return found
 
 
@@ -133,9 +134,8 @@ def of_attention(
         for name, model in trained.items()
         if hasattr(model, "W_Q") or model.every_position
     }
-    return (
-        [(f"attention from the last token of {sentence!r}", compared(readings))] if readings else []
-    )
+    told = f"attention from the last token of {sentence!r}: weight, place from it, token"
+    return [(told, compared(readings))] if readings else []
 
 
 @dataclass(frozen=True, eq=False)

@@ -288,8 +288,8 @@ def looking(reading: Sequence[Attention]) -> Lines:
 
 def replaced(reading: Sequence[Intervention]) -> Lines:
     for each in reading:
-        yield "replaced", f"{each.was} by {each.instead}"
-        for when, likely in (("before", each.before), ("after", each.after)):
+        yield "token", f"{each.was} by {each.instead}"
+        for when, likely in (("as it is", each.before), ("replaced", each.after)):
             for rank, one in enumerate(likely, start=1):
                 yield f"{when} {rank}", f"{one.probability:.3f} {one.token}"
         yield "KL (nats)", f"{each.divergence:.4f}"

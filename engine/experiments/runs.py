@@ -4,6 +4,7 @@ it was left."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from engine.progress import Tell
 from engine.runs.checkpoints import best_of, checkpoints_in, load_checkpoint
 from engine.runs.directory import ALIVE, FINISHED, PAUSED, RunDirectory
 from engine.runs.metrics import last_row
+from engine.service.leaving import at_leave
 from engine.service.run_options import RunOptions
 from engine.service.run_session import RunSession
 
@@ -55,7 +57,7 @@ def train(folder: Path, options: RunOptions, what: str, tell: Tell | None) -> Ru
     run = RunDirectory(folder)
     if not run.exists:
         config = {"kind": "training", "name": folder.name, "created": time.time()}
-        run.create({**config, "steps": options.steps, "run": options.to_json()})
+        run.create({**config, "steps": options.steps, "sealed": True, "run": options.to_json()})
     elif RunOptions.from_json(run.read_config()["run"]) != options:
         raise TensorstepError(
             f"the run in {str(folder)!r} was made with other options: give another --dir"
@@ -64,9 +66,13 @@ def train(folder: Path, options: RunOptions, what: str, tell: Tell | None) -> Ru
         return run
     process = None if run.state() in ALIVE else launch(run)
     try:
-        watch(run, process, options.steps, what, tell)
+        with at_leave(lambda: stop(process)):
+            watch(run, process, options.steps, what, tell)
     except BaseException:
-        leave(run, process)
+        stop(process)
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
         raise
     return run
 
@@ -97,6 +103,10 @@ def watch(
         state = run.state()
         if state == FINISHED:
             return
+        if ended and state in ALIVE:  # another process had begun it: see that one's end
+            process = None
+            time.sleep(OFTEN)
+            continue
         if ended or (process is None and state not in ALIVE):
             worker = run.read_worker()
             why = f": {worker.why}" if worker and worker.why else ""
@@ -115,13 +125,11 @@ def watch(
         time.sleep(OFTEN)
 
 
-def leave(run: RunDirectory, process: subprocess.Popen[bytes] | None) -> None:
+def stop(process: subprocess.Popen[bytes] | None) -> None:
     """Have a run that was started here save and end."""
     if process is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
 
 
 def finished(run: RunDirectory, tell: Tell | None) -> Finished:
@@ -129,12 +137,17 @@ def finished(run: RunDirectory, tell: Tell | None) -> Finished:
     side is sealed: see `engine.experiments.sealed`."""
     options = RunOptions.from_json(run.read_config()["run"])
     session = RunSession(options, tell)
-    sealed = Sealed(session)
     found = checkpoints_in(run.checkpoints)
     chosen = best_of(found) or (found[-1] if found else None)
     if chosen is None:
         raise TensorstepError(f"the run in {str(run.path)!r} has no checkpoint: delete it")
-    snapshot, _ = load_checkpoint(chosen)
+    snapshot, state = load_checkpoint(chosen)
+    choice = {
+        "step": chosen.step,
+        "options_sha256": hashlib.sha256(json.dumps(options.to_json()).encode()).hexdigest(),
+        "data_sha256": state["data_sha256"],
+    }
+    sealed = Sealed(session, run.name, choice)
     rows = [json.loads(line) for line in run.metrics.read_bytes().splitlines()]
     model = session.restored(snapshot)
     return Finished(run, chosen.step, chosen.val_loss, session, model, rows, sealed)

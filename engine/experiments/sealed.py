@@ -15,40 +15,72 @@ from engine.data.split import TEST
 from engine.errors import TensorstepError
 from engine.models import StatesModel
 from engine.runs import disk
+from engine.runs.directory import RunDirectory
 from engine.service.session import Session
 
-FILE = "choice.json"
+CHOICE = "choice.json"
 
 
 class Frozen:
-    """A choice that stands: settings and selected steps, as they were written down."""
+    """A choice that stands: of each run its selected step, its settings and its data, as they were
+    written down."""
 
-    def __init__(self, folder: Path, choice: dict[str, Any]):
-        """Write a choice down, or find that it was. Raises TensorstepError where another one was
-        frozen here before: the test side has been seen since."""
-        self.path = folder / FILE
-        content = (json.dumps(choice, indent=1, sort_keys=True) + "\n").encode()
-        if self.path.exists():
-            if self.path.read_bytes() != content:
+    def __init__(self, folder: Path, *chosen: Sealed):
+        """Write what was chosen down, or find that it was; runs that are new are added. Raises
+        TensorstepError where another choice was frozen here for one of them: the test side has
+        been seen since."""
+        self.path = folder / CHOICE
+        before = self.choice if self.path.exists() else {}
+        new = {each.name: each.choice for each in chosen}
+        for name, choice in new.items():
+            if before.get(name, choice) != choice:
                 raise TensorstepError(
-                    f"{str(self.path)!r} holds another choice, after which the test stories were"
-                    " read: give another --dir to choose anew"
+                    f"{str(self.path)!r} holds another choice of {name}, after which the test"
+                    " stories were read: give another --dir to choose anew"
                 )
+        if new.keys() <= before.keys():
             return
         folder.mkdir(parents=True, exist_ok=True)
-        disk.write_whole(self.path, content)
+        content = json.dumps({**before, **new}, indent=1, sort_keys=True) + "\n"
+        disk.write_whole(self.path, content.encode())
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """As it is on the disk. Raises TensorstepError where it cannot be read."""
+        try:
+            found: dict[str, Any] = json.loads(self.path.read_bytes())
+        except (OSError, ValueError):
+            raise TensorstepError(
+                f"{str(self.path)!r} cannot be read: give another --dir to choose anew"
+            ) from None
+        return found
+
+
+def is_frozen(run: RunDirectory) -> bool:
+    """Whether the choice that a run is part of stands."""
+    for folder in (run.path, run.path.parent):
+        if (folder / CHOICE).exists() and run.name in Frozen(folder).choice:
+            return True
+    return False
 
 
 class Sealed:
-    """The test side of a session, taken out of it."""
+    """The test side of a run's session, taken out of it.
 
-    def __init__(self, session: Session):
+    name, choice  of the run: what a frozen choice has to say of it
+    """
+
+    def __init__(self, session: Session, name: str, choice: dict[str, Any]):
+        self.name = name
+        self.choice = choice
         self._session = session
         self._stream = session.prepared.streams.pop(TEST)
 
     def loss(self, frozen: Frozen, model: StatesModel, name: str) -> float | None:
-        """The loss over the whole test side, by target count, once the choice stands."""
-        if not isinstance(frozen, Frozen) or not frozen.path.exists():
+        """The loss over the whole test side, by target count, once the choice of this run
+        stands. Raises TensorstepError before."""
+        stands = isinstance(frozen, Frozen) and frozen.path.exists()
+        if not stands or frozen.choice.get(self.name) != self.choice:
             raise TensorstepError("the test side is sealed: freeze the choice first")
         streams = self._session.prepared.streams
         streams[TEST] = self._stream

@@ -3,7 +3,8 @@ says what made it."""
 
 from __future__ import annotations
 
-import json
+import hashlib
+import shlex
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.torch import save
 
 from engine.data.split import TEST, TRAIN, VALIDATION
 from engine.errors import TensorstepError, UsageError
+from engine.experiments.sealed import is_frozen
 from engine.processes import Snapshot
 from engine.progress import Tell
 from engine.runs import disk
@@ -24,7 +26,11 @@ from engine.service.run_session import RunSession
 from engine.service.saved import CARD, CONFIG, TOKENIZER, WEIGHTS, Saved, config_of
 
 PREFIX = "parameters."
-OWN = ("opened", "dtype", "text", "lines", "sentence", "tokenizer", "prompt", "rows")  # of a walk
+# of a walk: what a checkpoint has in its own form
+OWN = (
+    *("opened", "dtype", "text", "lines", "sentence", "prompt", "rows"),
+    *("tokenizer", "max_vocab", "min_freq"),
+)
 LICENCES = {  # of texts, by the first part of a corpus's name
     "storybook": "written by this project, MIT",
     "logs": "made by this project, MIT",
@@ -44,6 +50,11 @@ def export(
     chosen = best_of(found) or (found[-1] if found else None)
     if chosen is None:
         raise UsageError(f"the run {run.name!r} has no checkpoint yet: let it train on")
+    if run.read_config().get("sealed") and not is_frozen(run):
+        raise UsageError(
+            f"the run {run.name!r} is part of an experiment whose test side is sealed: let"
+            " `tensorstep reproduce` come to its end first"
+        )
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"{str(to)!r} is there already: give a new folder")
     options = RunOptions.from_json(run.read_config()["run"])
@@ -52,13 +63,10 @@ def export(
     facts = facts_of(session, snapshot, chosen, state)
     corpus = session.prepared.corpus.name
     title = title or f"{options.walk.model} on {corpus}"
-    saved = Saved(to, title, corpus, chosen.step, options_of(options), prompt)
-    files = {
-        CONFIG: config_of(saved, facts),
-        WEIGHTS: save(parameters_of(snapshot)),
-        TOKENIZER: tokenizer_of(session),
-        CARD: card_of(saved, facts).encode(),
-    }
+    saved = Saved(to, title, corpus, chosen.step, options_of(options), prompt, {})
+    files = {WEIGHTS: save(parameters_of(snapshot)), TOKENIZER: tokenizer_of(session)}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    files |= {CONFIG: config_of(saved, sums, facts), CARD: card_of(saved, facts).encode()}
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         if to.exists():
@@ -144,9 +152,13 @@ def command_of(options: RunOptions) -> str:
 
 def written(name: str, value: Any) -> str:
     option = f"--{name.replace('_', '-')}"
-    if value is True:
-        return option
-    return f"{option} {json.dumps(value) if isinstance(value, str) and ' ' in value else value}"
+    return option if value is True else f"{option} {shlex.quote(str(value))}"
+
+
+def export_command(saved: Saved) -> str:
+    """The command that writes this folder."""
+    words = ["tensorstep", "export", "NAME", saved.folder.name, "--title", saved.title]
+    return shlex.join([*words, *(("--prompt", saved.prompt) if saved.prompt else ())])
 
 
 def card_of(saved: Saved, facts: dict[str, Any]) -> str:
@@ -167,12 +179,12 @@ def card_of(saved: Saved, facts: dict[str, Any]) -> str:
         f" {facts['vocabulary']:,}; {facts['licence']}.",
         f"- SHA-256 of the data: `{facts['data_sha256']}`.",
         f"- Seed {facts['seed']}; {versions}; {facts['device']}, {threads}.",
-        "- Licence of the weights: MIT.",
+        f"- Licence of the weights: {'MIT' if 'MIT' in facts['licence'] else 'yours to give'}.",
         "",
         "Made by:",
         "",
         f"    {facts['command']} --name NAME --no-screen",
-        f"    tensorstep export NAME {saved.folder.name}",
+        f"    {export_command(saved)}",
         "",
         "| split | loss (nats a target) |",
         "|---|---|",

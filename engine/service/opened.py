@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+from safetensors.torch import load
+
 from engine.data.corpus import Corpus
 from engine.data.encoding import Encoded
 from engine.data.preparation import Prepared, Texts, prepare
@@ -17,11 +19,10 @@ from engine.maps import CACHED, CHECKPOINT, GENERATION
 from engine.models import StatesModel
 from engine.models.examples import TOKENS
 from engine.models.pretrained import Pretrained, load_pretrained
-from engine.models.tensor_files import read_safetensors
 from engine.processes import Process
 from engine.progress import Tell
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
-from engine.service.saved import WEIGHTS, saved_in
+from engine.service.saved import TOKENIZER, WEIGHTS, saved_in
 from engine.service.session import Session
 from engine.text.boundaries import Boundaries
 from engine.text.listed import ListedTokenizer
@@ -79,7 +80,8 @@ class SavedSession(Session):
         if found is None:
             raise TensorstepError(f"{self.options.opened!r} is gone: open it again")
         self.saved = found
-        self._stored = read_safetensors(found.folder / WEIGHTS)
+        self._stored = load(found.content(WEIGHTS))
+        found.content(TOKENIZER)  # which is read below, is the one that goes with them
         options = self.options
         tokenizer = load_tokenizer(Path(options.tokenizer))
 

@@ -4,9 +4,10 @@ tokenizer.json and card.md. Some ship with it. Knows no tensors, so that the scr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class Saved:
     steps    of training behind it
     options  of the walk that it was trained by
     prompt   a text that it continues well
+    sha256   of its other files, by name
     """
 
     folder: Path
@@ -41,6 +43,23 @@ class Saved:
     steps: int
     options: dict[str, Any]
     prompt: str | None
+    sha256: dict[str, str]
+
+    def content(self, name: str) -> bytes:
+        """One of its files. Raises TensorstepError where it is not the one that was written."""
+        path = self.folder / name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise TensorstepError(
+                f"{str(path)!r} cannot be read ({error.strerror}): export the checkpoint anew"
+            ) from None
+        if hashlib.sha256(content).hexdigest() != self.sha256.get(name):
+            raise TensorstepError(
+                f"{str(path)!r} is not the file that its {CONFIG} was written with: export the"
+                " checkpoint anew"
+            )
+        return content
 
     def options_with(self, given: dict[str, Any]) -> dict[str, Any]:
         """The options of a walk of it, with those that are given in place of its own. Raises
@@ -93,21 +112,25 @@ def read(folder: Path, only_ours: bool = False) -> Saved | None:
         )
     try:
         options = Options.from_json(values["options"])
+        replace(options, corpus=None, documents=None).check()  # the texts may be gone
         kept = {k: v for k, v in options.to_json().items() if k in values["options"]}
         title, corpus = str(values["title"]), str(values["facts"]["corpus"])
-        return Saved(folder, title, corpus, int(values["steps"]), kept, values.get("prompt"))
-    except (AttributeError, KeyError, TypeError, ValueError):
+        steps, sums = int(values["steps"]), dict(values["sha256"])
+        return Saved(folder, title, corpus, steps, kept, values.get("prompt"), sums)
+    except (AttributeError, KeyError, TypeError, UsageError, ValueError):
         raise TensorstepError(f"{place} is damaged: export the checkpoint anew") from None
 
 
-def config_of(saved: Saved, facts: dict[str, Any]) -> bytes:
-    """The bytes of config.json: what `read` reads, and facts for whoever looks."""
+def config_of(saved: Saved, sums: dict[str, str], facts: dict[str, Any]) -> bytes:
+    """The bytes of config.json: what `read` reads, the SHA-256 of other files, and facts for
+    whoever looks."""
     values = {
         "format": FORMAT,
         "title": saved.title,
         "steps": saved.steps,
         "prompt": saved.prompt,
         "options": saved.options,
+        "sha256": sums,
         "facts": facts,
     }
     return (json.dumps(values, indent=1, ensure_ascii=False) + "\n").encode()

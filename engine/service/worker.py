@@ -13,6 +13,7 @@ import threading
 from typing import BinaryIO
 
 from engine.service.desk import Desk
+from engine.service.leaving import leave
 from engine.service.line import Line
 from engine.service.protocol import BrokenFrame
 
@@ -37,7 +38,9 @@ def listen(line: Line) -> None:
         line.listen()
     except BrokenFrame as error:
         print(f"tensorstep's worker was sent a broken frame: {error}", file=sys.stderr, flush=True)
+        leave()
         os._exit(1)
+    leave()
     os._exit(0)
 
 

@@ -405,12 +405,12 @@ def test_attention_side_by_side():
     one = [Attention(0, 0, "d", keys[:5], 4), Attention(0, 0, "e", keys, 5)]
     more = [Attention(1, 1, "e", [("<PAD>", 0.0), ("a", 1.0)], 5)]
     assert compared({"one head": one, "two heads": more}) == [
-        "                   one head      two heads",
+        "                   one head     two heads",
         "block 0 head 0  1  0.312  -1 d",
         "block 0 head 0  2  0.250  -3 b",
         "block 0 head 0  3  0.250  -2 c",
         "block 0 head 0  4  0.125  -4 a",
-        "block 1 head 1  1                1.000  -4 a",
+        "block 1 head 1  1               1.000  -4 a",
     ]
 
 
@@ -418,8 +418,8 @@ def test_interventions_side_by_side():
     found = {kind: intervene(build(kind), TOKENIZER, FIRST, 3, "cat") for kind in MODELS}
     lines = compared(found)
     assert lines[0].split() == list(MODELS)
-    assert [line[:9].rstrip() for line in lines[2:-1]] == [
-        f"{when} {rank}" for when in ("before", "after") for rank in range(1, 6)
+    assert [line[:10].rstrip() for line in lines[2:-1]] == [
+        f"{when} {rank}" for when in ("as it is", "replaced") for rank in range(1, 6)
     ]
     assert lines[-1].split()[2:] == [f"{each.divergence:.4f}" for each in found.values()]
     assert isinstance(found["mlp"], Intervention)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from engine.errors import TensorstepError, UsageError
+from engine.experiments.runs import finished, train
+from engine.experiments.sealed import Frozen
 from engine.maps import MODEL_STAGES
 from engine.runs.checkpoints import checkpoints_in, load_checkpoint
 from engine.runs.directory import FINISHED, RunDirectory
@@ -17,6 +18,7 @@ from engine.service.control import Control
 from engine.service.exporting import export
 from engine.service.opened import open_session
 from engine.service.options import Options
+from engine.service.run_options import RunOptions
 from engine.service.run_session import RunSession
 from engine.service.saved import FIXED, SHIPPED, SHIPPED_IN, Saved, saved_in
 from engine.service.session import Session
@@ -114,19 +116,41 @@ def test_damaged_folders(run: RunDirectory, tmp_path: Path):
     export(run, out, None, None)
     config, weights = out / "config.json", out / "model.safetensors"
     whole = json.loads(config.read_text())
-    for wrong in ({"format": "tensorstep-9"}, {"options": 3}, {"steps": "x"}):
+    heads = {**whole["options"], "heads": "<b>"}
+    for wrong in ({"format": "tensorstep-9"}, {"options": 3}, {"steps": "x"}, {"options": heads}):
         config.write_text(json.dumps({**whole, **wrong}))
         with pytest.raises(TensorstepError, match=r"config\.json"):
             saved_in(str(out))
-    config.write_text(json.dumps(whole))
-    tensors = load_file(weights)
-    name = next(iter(tensors))
-    save_file({**tensors, name: tensors[name][:1].clone()}, weights)
+    config.write_text(json.dumps({**whole, "options": {**whole["options"], "width": 3}}))
     with pytest.raises(TensorstepError, match="do not fit its config"):
         open_session(options_of(saved_in(str(out)))).model("mlp")
-    weights.write_bytes(weights.read_bytes()[:50])
-    with pytest.raises(TensorstepError, match="is damaged or incomplete"):
-        open_session(options_of(saved_in(str(out))))
+    config.write_text(json.dumps(whole))
+    for file in (weights, out / "tokenizer.json"):
+        content = file.read_bytes()
+        for damaged in (content[:50], content.replace(b"a", b"b", 1)):
+            file.write_bytes(damaged)
+            with pytest.raises(TensorstepError, match=f"{file.name}' is not the file that its con"):
+                open_session(options_of(saved_in(str(out))))
+        file.unlink()
+        with pytest.raises(TensorstepError, match=r"cannot be read \(No such file|there is no file"):
+            open_session(options_of(saved_in(str(out))))
+        file.write_bytes(content)
+
+
+def test_whatever_the_tokenizer_was_fitted_by(tmp_path: Path):
+    """Its size and its rarest token are in it already."""
+    walk = {"model": "mlp", "corpus": "storybook:60", "max_vocab": 90, "min_freq": 2, "batch": 8}
+    own = {"steps": 1, "eval_every": 1, "checkpoint_every": 1, "device": "cpu"}
+    options = RunOptions.by_protocol(walk, **own)
+    made = train(tmp_path / "run", options, "training", None)
+    with pytest.raises(UsageError, match="is part of an experiment whose test side is sealed"):
+        export(made, tmp_path / "out", None, None)
+    Frozen(made.path, finished(made, None).sealed)
+    export(made, tmp_path / "out", "a 'title' & more", None)
+    session = open_session(options_of(saved_in(str(tmp_path / "out"))))
+    assert len(session.prepared.tokenizer) == 90
+    card = (tmp_path / "out" / "card.md").read_text()
+    assert "tensorstep export NAME out --title 'a '\"'\"'title'\"'\"' & more'" in card
 
 
 def test_other_folders_are_not_ours(tmp_path: Path):

@@ -28,12 +28,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
 
 def test_it_is_out_of_reach(run: RunDirectory, tmp_path: Path):
     """Of a finished run; it is lent for one reading once the choice is on the disk."""
-    found = finished(run, None)
+    found, other = finished(run, None), finished(run, None)
     with pytest.raises(KeyError):
         found.session.split_loss(found.model, "mlp", TEST)
     with pytest.raises(TensorstepError, match="the test side is sealed: freeze the choice first"):
         found.sealed.loss({"step": 2}, found.model, "mlp")  # type: ignore[arg-type]
-    frozen = Frozen(tmp_path, {"step": found.step})
+    other.sealed.choice["step"] += 1
+    with pytest.raises(TensorstepError, match="the test side is sealed"):
+        found.sealed.loss(Frozen(tmp_path / "other", other.sealed), found.model, "mlp")
+    frozen = Frozen(tmp_path, found.sealed)
     whole = RunSession(PLAN.options("mlp", 5))
     windows = whole.prepared.windows_of(TEST)
     wanted = evaluate(found.model, windows.contexts[:], windows.targets[:])
@@ -44,11 +47,20 @@ def test_it_is_out_of_reach(run: RunDirectory, tmp_path: Path):
         found.sealed.loss(frozen, found.model, "mlp")
 
 
-def test_a_choice_is_made_once(tmp_path: Path):
-    Frozen(tmp_path / "new", {"mlp-11": 750})
-    Frozen(tmp_path / "new", {"mlp-11": 750})  # the same: gone on with
-    with pytest.raises(TensorstepError, match="holds another choice, after which the test stories"):
-        Frozen(tmp_path / "new", {"mlp-11": 1500})
+def test_a_choice_is_made_once(run: RunDirectory, tmp_path: Path):
+    """Further runs may be added to it; those that are in it stay as they are."""
+
+    def sealed(name: str, step: int) -> Sealed:
+        return Sealed(RunSession(PLAN.options("mlp", 5)), name, {"step": step})
+
+    folder = tmp_path / "new"
+    Frozen(folder, sealed("mlp-11", 750))
+    Frozen(folder, sealed("mlp-11", 750))  # the same: gone on with
+    Frozen(folder, sealed("mlp-29", 1500), sealed("mlp-11", 750))
+    assert Frozen(folder).choice == {"mlp-11": {"step": 750}, "mlp-29": {"step": 1500}}
+    with pytest.raises(TensorstepError, match="holds another choice of mlp-11, after which the"):
+        Frozen(folder, sealed("mlp-47", 750), sealed("mlp-11", 1500))
+    assert "mlp-47" not in Frozen(folder).choice
 
 
 def test_the_sweep_is_the_published_one():

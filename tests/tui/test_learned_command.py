@@ -31,9 +31,7 @@ def sections(command: Command, *arguments: Any) -> dict[str, list[str]]:
 def nearest(name: str, word: str) -> list[tuple[str, float]]:
     """By numpy, from the files alone: the five nearest words, and their cosines."""
     folder = SHIPPED_IN / name
-    words = json.loads((folder / "tokenizer.json").read_text())
-    vocabulary = words["model"]["vocab"] if "model" in words else words["vocabulary"]
-    itos = sorted(vocabulary, key=vocabulary.get) if isinstance(vocabulary, dict) else vocabulary
+    itos = json.loads((folder / "tokenizer.json").read_text())["itos"]
     table = load_file(folder / "model.safetensors")["token_embedding.weight"].astype(float)
     own = table[itos.index(word)]
     with np.errstate(invalid="ignore"):  # <PAD> is a row of zeros
@@ -63,15 +61,15 @@ def test_what_is_asked_of_sentences(command: Command):
     found = sections(command, "checkpoint:one-head", *asked)
     assert list(found)[:4] == [
         f"'ball' in {first!r} and in {second!r}",
-        f"attention from the last token of {first!r}",
-        f"attention from the last token of {second!r}",
-        f"{first!r} with 'kate' as token 0",
+        f"attention from the last token of {first!r}: weight, place from it, token",
+        f"attention from the last token of {second!r}: weight, place from it, token",
+        f"{first!r} with 'kate' as token 0: the most likely next tokens",
     ]
     weights = [[float(line.split()[5]) for line in found[title][1:]] for title in list(found)[1:3]]
     for of_head in weights:
         assert of_head == sorted(of_head, reverse=True)
         assert 0 < sum(of_head) <= 1.0005
-    assert "ben by kate" in found[f"{first!r} with 'kate' as token 0"][1]
+    assert "ben by kate" in found[list(found)[3]][1]
 
 
 def test_without_questions_the_usual_ones(command: Command):
@@ -124,6 +122,7 @@ def test_the_checkpoints_of_a_run(command: Command, run: Path):
         (("checkpoint:mlp", "--word", "zyzzyva"), 1, "'zyzzyva' is not in the vocabulary"),
         (("checkpoint:mlp", "--word", "the dog"), 1, "'the dog' is 2 tokens: give a word that is"),
         (("checkpoint:mlp", "--word", "\x1b[31m"), 1, "give a word"),
+        (("checkpoint:mlp", "--sentence", " "), 2, "--sentence is empty: give it words"),
         (("checkpoint:mlp", "--instead", "x"), 2, "--instead 'x' is no token and its place"),
         (("checkpoint:mlp", "--instead", "1=dog"), 2, "--instead goes with --sentence"),
         (

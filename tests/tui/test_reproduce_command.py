@@ -128,9 +128,11 @@ def test_what_is_kept_is_gone_on_with(command: Command, kept: Path, refused: Ref
     more = ("--corpus", "storybook:60", "--seeds", SEED, "--steps", STEPS + 1, "--dir", kept)
     assert "was made with other options" in refused("reproduce", "tinystories", *more, code=1)
     choice = kept / "choice.json"
-    choice.write_text(choice.read_text().replace("mlp", "other"))
+    chosen = json.loads(choice.read_text())
+    chosen[f"mlp-{SEED}"]["step"] += 1
+    choice.write_text(json.dumps(chosen))
     told = refused("reproduce", "tinystories", *SMALL, "--dir", kept, code=1)
-    assert "holds another choice, after which the test stories were read" in told
+    assert f"another choice of mlp-{SEED}, after which the test stories were read" in told
 
 
 @pytest.mark.parametrize(
@@ -140,6 +142,11 @@ def test_what_is_kept_is_gone_on_with(command: Command, kept: Path, refused: Ref
         (("lily", "--seeds", "3"), "--seeds goes with tinystories: lily has its own protocol"),
         (("tinystories", "--seeds", "3,3"), "--seeds '3,3' are no seeds"),
         (("tinystories", "--seeds", "x"), "--seeds 'x' are no seeds"),
+        (("tinystories", "--sweep", "--steps", 9), "--sweep has its own 600 steps and one seed"),
+        (("tinystories", "--sweep", "--seeds", "1,2"), "--sweep has its own 600 steps and one"),
+        (("tinystories", "--corpus", "storybook:5"), "5 stories leave none for"),
+        (("tinystories", "--lines"), "--lines goes with --text FILE"),
+        (("lily", "--dir", "x"), "--dir goes with tinystories and storybook: lily keeps nothing"),
         (("tinystories", "--steps", 0), "--steps 0 is too small: give 1 or more"),
         (("tinystories", "--text", "a", "--corpus", "b"), "--text and --corpus are both given"),
         (("lily", "--report", "x.pdf"), "--report 'x.pdf' is of no known kind"),
