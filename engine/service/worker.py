@@ -46,7 +46,8 @@ def listen(line: Line) -> None:
 
 def main() -> None:
     """Take the pipes for frames alone: what anything else prints goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is the screen's to answer
+    for number in (signal.SIGINT, signal.SIGHUP):  # the screen's to answer: its end ends the input
+        signal.signal(number, signal.SIG_IGN)
     incoming = os.fdopen(os.dup(0), "rb")
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
