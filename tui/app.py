@@ -246,9 +246,10 @@ class Tensorstep(Keys, inherit_bindings=False):
             title_of(walker.model),
             f"{walker.kind} map",
         ]
-        steps = self.trained
+        steps, trained = self.trained, ""
         if walker.kind == GENERATION and steps is not None:
-            parts.append(f"after {steps:,} training step{'' if steps == 1 else 's'}")
+            trained = f"after {steps:,} training step{'' if steps == 1 else 's'}"
+            parts.append(trained)
         if walker.state is not None:
             parts += [f"step {walker.state['step']}", walker.state["stage"]]
         if walker.standing["edits"]:
@@ -263,7 +264,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         room = self.size.width - len(NAME) - len(right) - 2
         left = shown(dot.join(parts), self.glyphs.ascii)
         while cell_len(left) > room and len(parts) > 1:
-            parts.pop(0)  # what is said first is known best
+            # what is said first is known best; of what was opened, how long it was trained
+            parts.remove(trained if walker.options.opened and trained in parts else parts[0])
             left = shown(dot.join(parts), self.glyphs.ascii)
         gap = max(1, room - cell_len(left) + 1)
         return line((NAME, HERE), (left, STRONG), " " * gap, (right, DIM))

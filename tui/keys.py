@@ -94,9 +94,10 @@ class Keys(NumberKeys, inherit_bindings=False):
                 self.walker.later(lambda: self.open_instead(str(key)))
 
         models = self.models
-        here = self.walker.options.opened or (WORKED if self.walker.options.worked else None)
-        others = [each for each in elsewhere() if each[0] != here]
-        choices = [*[(key, title_of(key)) for key in models], *others]
+        options, titles = self.walker.options, dict(elsewhere())
+        here = titles.pop(options.opened or (WORKED if options.worked else ""), None)
+        own = {options.model: here} if options.opened and here else {}
+        choices = [*[(key, own.get(key, title_of(key))) for key in models], *titles.items()]
         self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
 
     async def open_instead(self, key: str) -> None:
