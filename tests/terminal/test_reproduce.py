@@ -26,7 +26,13 @@ def until_stopped(run: RunDirectory) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("how", ["ctrl+c", "SIGTERM", "SIGHUP", "SIGKILL"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ctrl+c",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("SIGTERM", "SIGHUP", "SIGKILL")),
+    ],
+)
 def test_its_run_stops_and_is_gone_on_with(how: str, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "kept" / "mlp-11")
     with Terminal([*LONG, str(tmp_path / "kept")], command=MODULE) as terminal:
