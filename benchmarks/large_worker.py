@@ -75,7 +75,7 @@ class LargeDesk(Desk):
             edits=lambda *_: [],
             prepared=SimpleNamespace(tokenizer=SimpleNamespace(itos=tokens)),
         )
-        return {"corpus": "large", "note": ""}
+        return {"corpus": "large", "note": "", "trained": None}
 
 
 def screen() -> int:

@@ -151,10 +151,16 @@ class Tensorstep(Keys, inherit_bindings=False):
         """To a state, and there to a cell. Raises UsageError where there is none."""
         await self.walker.seek(place)
         if place.cell is not None and self.walker.state is not None:
-            self.table.open(self.walker.state, (*self.walker.walk, *self.walker.standing["edits"]))
+            self.table.open(self.walker.state, self.walk_of)
             if not self.table.put(list(place.cell)):
                 shape = self.walker.state["shape"]
                 raise UsageError(f"there is no cell {list(place.cell)}: the shape is {shape}")
+
+    @property
+    def walk_of(self) -> tuple[str, ...]:
+        """Which walk is shown: cells and explanations of another are not its own."""
+        walker = self.walker
+        return (walker.options.opened or "", *walker.walk, *walker.standing["edits"])
 
     def leave_on_signal(self, number: signal.Signals) -> None:
         self.exit(return_code=128 + number)
@@ -226,9 +232,9 @@ class Tensorstep(Keys, inherit_bindings=False):
         return source_name(self.walker.options, self.walker.corpus)
 
     @property
-    def trained(self) -> int:
-        """After how many steps of training a text is generated."""
-        return self.walker.options.train_steps
+    def trained(self) -> int | None:
+        """After how many steps of training a text is generated, if that is known."""
+        return self.walker.trained
 
     device = "cpu"  # where the worker computes
 
@@ -240,9 +246,10 @@ class Tensorstep(Keys, inherit_bindings=False):
             title_of(walker.model),
             f"{walker.kind} map",
         ]
-        if walker.kind == GENERATION and walker.options.opened is None:
-            steps = self.trained
-            parts.append(f"after {steps} training step{'' if steps == 1 else 's'}")
+        steps, trained = self.trained, ""
+        if walker.kind == GENERATION and steps is not None:
+            trained = f"after {steps:,} training step{'' if steps == 1 else 's'}"
+            parts.append(trained)
         if walker.state is not None:
             parts += [f"step {walker.state['step']}", walker.state["stage"]]
         if walker.standing["edits"]:
@@ -257,7 +264,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         room = self.size.width - len(NAME) - len(right) - 2
         left = shown(dot.join(parts), self.glyphs.ascii)
         while cell_len(left) > room and len(parts) > 1:
-            parts.pop(0)  # what is said first is known best
+            # what is said first is known best; of what was opened, how long it was trained
+            parts.remove(trained if walker.options.opened and trained in parts else parts[0])
             left = shown(dot.join(parts), self.glyphs.ascii)
         gap = max(1, room - cell_len(left) + 1)
         return line((NAME, HERE), (left, STRONG), " " * gap, (right, DIM))
@@ -291,7 +299,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         if not walker.standing["edits"]:
             table.shows = VIEWS[0]
         if table.state is not walker.state:
-            table.open(walker.state, (*walker.walk, *walker.standing["edits"]))
+            table.open(walker.state, self.walk_of)
         self.lay_out()
         if walker.kind == TRAINING:
             losses = await walker.losses()

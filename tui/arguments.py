@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from engine.errors import UsageError
-from engine.maps import TRAINING
 from engine.service.options import SEED, Options
+from engine.service.saved import SAVED, SHIPPED
+from tui.learned_arguments import add_learned
 from tui.opened_arguments import add_open_commands, add_opened, check_map, map_of, opened_values
 from tui.places import edit_of
+from tui.reproduce_arguments import add_reproduce
 from tui.run_arguments import add_run_commands
 
 DESCRIPTION = """\
 Step through everything a language model computes, key by key.
 
-Without options it walks the worked sentence: n next, p back, ? help, q quit.
+Without options it opens a small trained model that writes: n next, p back, ? help, q quit.
 """
+BESIDE = {"command", "ascii", "version", "debug"}  # options that say nothing of what is walked
 MAX_VALUES = 10_000
 DEFAULT_CORPUS = "storybook"
 Commands = Any  # argparse's own type of it is private
@@ -31,8 +34,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The command line, read. `command` is None for the screen. Raises UsageError."""
-    return parser().parse_args(arguments)
+    """The command line, read. `command` is None for the screen, which without any option of what
+    is walked opens on the first checkpoint that ships. Raises UsageError."""
+    given = parser().parse_args(arguments)
+    named = {key for key, value in vars(given).items() if value is not None} - BESIDE
+    if given.command is None and not named:
+        given.opened = f"{SAVED}{SHIPPED[0]}"
+    return given
 
 
 def parser() -> Parser:
@@ -45,7 +53,7 @@ def parser() -> Parser:
         allow_abbrev=False,
     )
     made.add_argument("--goto", metavar="STEP:STATE:CELL", help="open there: 1:weights:0,0,2")
-    made.add_argument("--map", metavar="MAP", default=TRAINING, help="training or generation")
+    made.add_argument("--map", metavar="MAP", help="training or generation")
     made.add_argument("--seed", type=int, metavar="N", help="of parameters and batches (11)")
     made.add_argument("--ascii", action="store_true", help="draw with ASCII alone")
     made.add_argument("--version", action="store_true", help="print the version")
@@ -84,6 +92,8 @@ def parser() -> Parser:
     add_corpus(commands)
     add_open_commands(commands, [walk_options()])
     add_run_commands(commands, [walk_options()])
+    add_reproduce(commands)
+    add_learned(commands)
     return made
 
 
@@ -176,6 +186,7 @@ def walk_options() -> Parser:
     add("--hidden", type=int, metavar="H", help="units of the hidden layer")
     add("--heads", type=int, metavar="N", help="heads of multihead and transformer (2)")
     add("--blocks", type=int, metavar="N", help="blocks of transformer (1)")
+    add("--run-on", action="store_true", help="a transformer's windows run on into the next text")
     add("--optimizer", metavar="NAME", help="sgd, adam or adamw")
     add("--lr", type=float, metavar="X", help="learning rate (0.1)")
     add("--momentum", type=float, metavar="X", help="of sgd (0)")
@@ -221,7 +232,7 @@ def options_of(given: argparse.Namespace) -> Options:
     if given.command in ("open", "generate"):
         return Options.from_json(values).check()
     if given.command is None:
-        check_map(given.map)
+        check_map(map_of(given))
         return Options.from_json(values).check()
     if given.command == "corpus" and not {"sentence", "text", "corpus"} & set(values):
         values["corpus"] = DEFAULT_CORPUS

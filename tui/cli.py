@@ -18,6 +18,7 @@ from tui.plain import shown
 
 Work = Coroutine[Any, Any, None]
 RUN_COMMANDS = ("train", "attach", "runs", "stop", "doctor")
+WORKS = ("export", "reproduce", "learned")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -43,6 +44,8 @@ def run(given: argparse.Namespace, debug: bool) -> int:
         return 0
     if given.command in RUN_COMMANDS:
         return on_runs(given, debug)
+    if given.command in WORKS:
+        return do_whole(given)
     options = options_of(given)
     if given.command not in (None, "open"):
         return print_plainly(options, given)
@@ -144,6 +147,26 @@ def text_of(options: Options, given: argparse.Namespace) -> Work:
     from tui.headless import print_text
 
     return print_text(options, not hasattr(given, "no_cache"), hasattr(given, "json"))
+
+
+def do_whole(given: argparse.Namespace) -> int:
+    """What needs no walk."""
+    import asyncio
+
+    from tui.exporting import export
+    from tui.learning import learned
+    from tui.reproducing import reproduce
+
+    works = {"export": export, "reproduce": reproduce, "learned": learned}
+    try:
+        asyncio.run(works[given.command](given))
+    except KeyboardInterrupt:
+        if given.command != "reproduce":
+            raise
+        raise TensorstepError(
+            "interrupted; its runs are saved: the same command goes on with them", 130
+        ) from None
+    return 0
 
 
 def typed_in() -> str:

@@ -10,6 +10,7 @@ from engine.errors import UsageError
 from engine.maps import CACHED, EVERY_POSITION, EXAMPLES, GENERATION, MODEL_STAGES, title_of
 from engine.stages import STAGES
 from tui.number_keys import NumberKeys
+from tui.opened_arguments import WORKED, elsewhere, options_of_shipped
 from tui.places import Place, place_of
 from tui.prompt import Prompt
 from tui.widgets.lines import Pane
@@ -86,12 +87,23 @@ class Keys(NumberKeys, inherit_bindings=False):
     def action_other_model(self) -> None:
         from tui.screens.sheets import Choice
 
-        def chosen(model: str | None) -> None:
-            if model is not None and model != self.walker.model:
-                self.walker.later(lambda: self.walker.open(self.walker.kind, model))
+        def chosen(key: str | None) -> None:
+            if key in models and key != self.walker.model:
+                self.walker.later(lambda: self.walker.open(self.walker.kind, str(key)))
+            elif key is not None and key != self.walker.model:
+                self.walker.later(lambda: self.open_instead(str(key)))
 
-        choices = [(key, title_of(key)) for key in self.models]
+        models = self.models
+        options, titles = self.walker.options, dict(elsewhere())
+        here = titles.pop(options.opened or (WORKED if options.worked else ""), None)
+        own = {options.model: here} if options.opened and here else {}
+        choices = [*[(key, own.get(key, title_of(key))) for key in models], *titles.items()]
         self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
+
+    async def open_instead(self, key: str) -> None:
+        """Something that ships, in place of what is walked."""
+        await self.walker.start_over(*options_of_shipped(key))
+        self.trail.clear()
 
     @property
     def models(self) -> list[str]:

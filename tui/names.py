@@ -9,7 +9,7 @@ from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
 
 def source_name(options: Options, corpus: str) -> str:
     """What is walked, in a word or two."""
-    if options.opened is not None:
+    if options.opened is not None and (options.corpus is None or not corpus):
         return opened_name(options.opened)
     if options.text is not None:
         return options.text.rsplit("/", 1)[-1][:24]
@@ -17,8 +17,8 @@ def source_name(options: Options, corpus: str) -> str:
 
 
 def opened_name(opened: str) -> str:
-    """What was opened: an example's name, a factory's, a folder's without those above it, or the
-    name on the hub."""
+    """What was opened: an example's name, a factory's, a folder's without those above it; one that
+    ships, or on the hub, as it is written."""
     for before in (EXAMPLE, MODULE_FACTORY):
         if opened.startswith(before):
             return opened.removeprefix(before)

@@ -8,9 +8,11 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.maps import CHECKPOINT, EXAMPLES, GENERATION, MODULE, TRAINING
-from engine.service.options import EXAMPLE, MODULE_FACTORY
+from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
+from engine.service.saved import SAVED, SHIPPED, saved_in
 
-OPENED = "DIR|HUB_ID|example:NAME|module:M:FACTORY"
+OPENED = "DIR|HUB_ID|checkpoint:NAME|example:NAME|module:M:FACTORY"
+WORKED = f"{EXAMPLE}lily"  # the worked sentence
 SET_BY_IT = ("model", "tokenizer", "width", "hidden", "heads", "blocks")  # by what is opened
 LEARNING_RATE = 0.001  # of a model that has learnt already: 0.1 would undo it
 DEFAULT_CONTEXT = 16  # positions of a training window of a checkpoint
@@ -20,6 +22,7 @@ def add_open_commands(commands: Any, parents: list[Any]) -> None:
     """The commands over a model that is there already; `parents` have the options of a walk."""
     add_open(commands, parents)
     add_generate(commands)
+    add_export(commands)
 
 
 def add_open(commands: Any, parents: list[Any]) -> None:
@@ -77,6 +80,21 @@ def add_generate(commands: Any) -> None:
     add("--json", action="store_true", help="one JSON object: ids, text and more")
 
 
+def add_export(commands: Any) -> None:
+    made = commands.add_parser(
+        "export",
+        help="a training run's best parameters as a folder that `open` takes",
+        description="Write the parameters of a run's best checkpoint by validation to a new folder,"
+        " with its tokenizer and a card that says what made it.",
+        allow_abbrev=False,
+    )
+    made.add_argument("what", metavar="NAME|DIR", help="the run")
+    made.add_argument("to", metavar="FOLDER", help="a new folder")
+    made.add_argument("--title", metavar="TEXT", help="what it is, in a few words")
+    made.add_argument("--prompt", metavar="TEXT", help="what it opens with: it continues it well")
+    made.add_argument("--json", action="store_true", help="one JSON object")
+
+
 def check_map(name: str) -> None:
     if name not in (TRAINING, GENERATION):
         raise UsageError(f"there is no {name!r} map: use training or generation")
@@ -88,6 +106,15 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
     values = {"train_steps": 0, "context": DEFAULT_CONTEXT}
     values = {key: value for key, value in values.items() if key not in vars(given)}
     opened = given.opened
+    if given.command == "generate" and opened.startswith(EXAMPLE):
+        raise UsageError("an example does not write: open it instead")
+    if opened == WORKED:
+        return {"opened": None}
+    saved = saved_in(opened)
+    if saved is not None:
+        check_map(map_of(given))
+        said = {key: value for key, value in vars(given).items() if value is not None}
+        return {**saved.options_with(said), **drawn(given)}
     for name in SET_BY_IT:
         if getattr(given, name, None) is not None:
             raise UsageError(f"--{name} goes with a model that is trained here: leave it out")
@@ -102,15 +129,17 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
     if "lr" in given:
         named["lr"] = given.lr
     if opened.startswith(EXAMPLE):
-        if given.command == "generate":
-            raise UsageError("an example is one pass, and does not write: open it instead")
         named["model"] = opened.removeprefix(EXAMPLE)
         if named["model"] not in EXAMPLES:
             raise UsageError(f"there is no example {named['model']!r}: use {', '.join(EXAMPLES)}")
+    return {**named, **drawn(given)}
+
+
+def drawn(given: argparse.Namespace) -> dict[str, Any]:
+    """Where the logits are changed before one is chosen, tokens are drawn, by seed 0 if no other
+    is given."""
     drawing = {"temperature", "top_k", "top_p"} & set(vars(given))
-    if drawing and "draw_seed" not in given and "draw" not in given:
-        named["draw_seed"] = 0
-    return named
+    return {"draw_seed": 0} if drawing and not {"draw_seed", "draw"} & set(vars(given)) else {}
 
 
 def map_of(given: argparse.Namespace) -> str:
@@ -118,5 +147,21 @@ def map_of(given: argparse.Namespace) -> str:
     if given.command == "states":
         return TRAINING if given.what == "train" else GENERATION
     named: str | None = getattr(given, "map", None)
-    opened: str = getattr(given, "opened", None) or MODULE_FACTORY
-    return named or (TRAINING if opened.startswith(MODULE_FACTORY) else GENERATION)
+    opened: str = getattr(given, "opened", None) or WORKED
+    trains = opened == WORKED or opened.startswith(MODULE_FACTORY)
+    return named or (TRAINING if trains else GENERATION)
+
+
+def elsewhere() -> list[tuple[str, str]]:
+    """What ships and can be opened from the screen: each as `open` takes it, and its title."""
+    found = [(f"{SAVED}{name}", saved_in(f"{SAVED}{name}")) for name in SHIPPED]
+    titles = [(key, saved.title) for key, saved in found if saved is not None]
+    return [*titles, (WORKED, "the worked sentence, not trained")]
+
+
+def options_of_shipped(key: str) -> tuple[Options, str]:
+    """The options of one of `elsewhere`, and the map that it opens on."""
+    saved = None if key == WORKED else saved_in(key)
+    if saved is None:
+        return Options(), TRAINING
+    return Options.from_json({**saved.options_with({}), "opened": key}), GENERATION

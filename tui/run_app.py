@@ -86,7 +86,7 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         self.live: LiveScreen | None = None
         self.run_state = run.state()
         self.status: dict[str, Any] | None = None  # how the run stood when it was asked last
-        self._asking = False
+        self._asking = asyncio.Lock()
 
     def walker_for(self, client: Connection, options: Options, kind: str) -> Walker:
         return RunWalker(client, options, kind, self.glyphs, self.say, self.show_state)
@@ -173,15 +173,13 @@ class RunScreen(Tensorstep, inherit_bindings=False):
     async def look_after(self) -> None:
         """While the step is walked: what others have done. Back to the live screen where the run
         goes on; to the walk as it is now, where it has come to stand still anew."""
-        if self.live is not None or self._asking or not self.walker.ready:
+        if self.live is not None or self._asking.locked() or not self.walker.ready:
             return
-        self._asking = True
-        try:
-            status = await self.client.ask("status")
-        except TensorstepError:
-            return
-        finally:
-            self._asking = False
+        async with self._asking:
+            try:
+                status = await self.client.ask("status")
+            except TensorstepError:
+                return
         self.device = status.get("device", self.device)
         before, self.status, self.run_state = self.status, status, status["state"]
         if self.run_state != PAUSED:
@@ -195,7 +193,8 @@ class RunScreen(Tensorstep, inherit_bindings=False):
 
     async def let_go_on(self) -> None:
         """Have the run go on; the live screen shows it."""
-        self.show_live(status=await self.client.ask("resume"))
+        async with self._asking:  # what comes next is heard, and rung for, by the live screen alone
+            self.show_live(status=await self.client.ask("resume"))
 
     def action_resume(self) -> None:
         self.walker.later(self.let_go_on)

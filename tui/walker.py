@@ -53,6 +53,7 @@ class Walker:
         self.say = say
         self.changed = changed
         self.ready = False
+        self.trained: int | None = None  # steps of training behind what generates, if it is known
         self.corpus = self.note = ""  # its name, and what there is to know, as the worker tells
         self.pace = Pace()
         self.listener: Say | None = None  # who hears of work instead of the line above the footer
@@ -99,8 +100,18 @@ class Walker:
         """Start the worker and stand at the beginning of the walk."""
         await self.client.start()
         told = await self.client.ask("open", options=self.options.to_json())
-        self.corpus, self.note = told["corpus"], told["note"]
+        self.corpus, self.note, self.trained = told["corpus"], told["note"], told["trained"]
         self.take(await self.ask("look"))
+
+    async def start_over(self, options: Options, kind: str) -> None:
+        """Open something else in place of what is walked, at its beginning."""
+        told = await self.client.ask("open", options=options.to_json())
+        self.options, self.kind, self.model = options, kind, options.model
+        self.corpus, self.note, self.trained = told["corpus"], told["note"], told["trained"]
+        self.detour = None
+        self._losses_of = ("", 0)
+        self.take(await self.ask("look"))
+        self.say(self.note, False)
 
     def later(self, job: Job) -> None:
         """Queue what needs the worker; before it is ready there is nothing to walk."""

@@ -15,7 +15,7 @@ from engine.data.corpus import Corpus
 from engine.data.encoding import Encoded, encode_corpus
 from engine.data.pieces import Pieces
 from engine.data.split import SIDES, TRAIN, VALIDATION, Split, split_documents
-from engine.data.windows import Sequences, Windows
+from engine.data.windows import Sequences, Stream, Windows
 from engine.errors import UsageError
 from engine.ops import Rule, by_rule, given
 from engine.ops.core import Cell
@@ -23,6 +23,7 @@ from engine.progress import Tell
 from engine.states import State
 from engine.text.tokenizer import Tokenizer
 
+Measured = tuple[Any, Any]  # inputs and targets, as tensors or tables that are gathered
 HELD_OUT_WINDOWS = 1000  # validation reads the first of them, so that a step stays quick
 
 
@@ -49,23 +50,59 @@ class TrainingData:
         return cls((x, y), x, y)
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Documents, which of them train, and their IDs."""
+
+    corpus: Corpus
+    split: Split
+    encoded: Encoded
+
+    @classmethod
+    def of(cls, corpus: Corpus, tokenizer: str, tell: Tell | None = None) -> Texts:
+        """Split, tokenize and number documents. Raises as `prepare` does."""
+        split = split_documents(corpus.texts, corpus.sides, tell)
+        return cls(corpus, split, encode_corpus(corpus, split, tokenizer, tell))
+
+
 class Prepared:
     """Documents made ready: split, tokenized, numbered and windowed.
 
+    tokenizer  with its vocabulary, fitted on those that train
+    texts      the documents; or what reads them, when something of them is first asked for
     corpus     the documents
     split      which of them train
-    tokenizer  with its vocabulary, fitted on those that train
     streams    the IDs of each side: train, validation, test
     windows    those that train
     """
 
-    def __init__(self, corpus: Corpus, split: Split, encoded: Encoded, context_len: int):
-        self.corpus = corpus
-        self.split = split
-        self.tokenizer: Tokenizer = encoded.tokenizer
-        self.streams = encoded.streams
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        texts: Texts | Callable[[], Texts],
+        context_len: int,
+        run_on: bool = False,
+    ):
+        self.tokenizer = tokenizer
+        self._given = texts
         self.context_len = context_len
-        self._encoded = encoded
+        self.run_on = run_on
+
+    @cached_property
+    def _texts(self) -> Texts:
+        return self._given if isinstance(self._given, Texts) else self._given()
+
+    @property
+    def corpus(self) -> Corpus:
+        return self._texts.corpus
+
+    @property
+    def split(self) -> Split:
+        return self._texts.split
+
+    @property
+    def streams(self) -> dict[str, Stream]:
+        return self._texts.encoded.streams
 
     @property
     def pad_id(self) -> int:
@@ -85,7 +122,7 @@ class Prepared:
     @cached_property
     def audit(self) -> Audit:
         """How much is on each side, and whether anything leaked: see `engine.data.audit`."""
-        return audit_of(self.corpus, self.split, self._encoded)
+        return audit_of(self.corpus, self.split, self._texts.encoded)
 
     @cached_property
     def data(self) -> TrainingData:
@@ -94,36 +131,52 @@ class Prepared:
         tokens, vocabulary, ids = self._token_states(stories)
         x, y = window_states(self.windows, ids)
         states = (stories, split, *self._audit_states(split), tokens, vocabulary, ids, x, y)
-        return TrainingData(states, x, y, self.held_out(HELD_OUT_WINDOWS))
+        held_out = self.measured_windows(VALIDATION, HELD_OUT_WINDOWS)
+        return TrainingData(states, x, y, held_out)
 
     @cached_property
     def sequences(self) -> Sequences:
         """What trains a model that has logits at every position. Raises UsageError where no
         document is long enough."""
-        found = Sequences(self.streams[TRAIN], self.context_len)
+        found = self.sequences_of(TRAIN)
+        if not len(found) and self.run_on:
+            raise UsageError(
+                f"all training documents together have no more than {self.context_len} tokens:"
+                " give a smaller --context"
+            )
         if not len(found):
             raise UsageError(
                 f"no training document has more than {self.context_len} tokens: give a smaller"
-                " --context"
+                " --context, or --run-on, where sequences run on into the next"
             )
         return found
+
+    def longest(self, side: str) -> int:
+        """How many IDs in a row there are on a side, at the most."""
+        stream = self.streams[side]
+        return len(stream.ids) if self.run_on else max(stream.lengths.tolist(), default=0)
+
+    def sequences_of(self, side: str) -> Sequences:
+        return Sequences(self.streams[side], self.context_len, self.run_on)
 
     @cached_property
     def sequence_data(self) -> TrainingData:
         """What such a model reads: see `data`."""
         *before, ids = self.data.preparation[:-2]
-        x, y = sequence_states(self.sequences, ids)
-        return TrainingData((*before, ids, x, y), x, y, self.held_out_sequences(HELD_OUT_WINDOWS))
+        x, y = sequence_states(self.sequences, ids, self.run_on)
+        held_out = self.measured_sequences(VALIDATION, HELD_OUT_WINDOWS)
+        return TrainingData((*before, ids, x, y), x, y, held_out)
 
-    def held_out_sequences(self, count: int) -> tuple[Tensor, Tensor] | None:
-        """The first `count` validation sequences; None where there is none."""
-        found = Sequences(self.streams[VALIDATION], self.context_len)
-        return (found.inputs[:count], found.targets[:count]) if len(found) else None
+    def measured_windows(self, side: str, count: int | None = None) -> Measured | None:
+        """The windows that a loss is measured on: the first `count` of a side, or all. None: there
+        is none."""
+        found = self.windows_of(side)
+        return first(found.contexts, found.targets, count) if len(found) else None
 
-    def held_out(self, count: int) -> tuple[Tensor, Tensor] | None:
-        """The first `count` validation windows; None where there is none."""
-        windows = self.windows_of(VALIDATION)
-        return (windows.contexts[:count], windows.targets[:count]) if len(windows) else None
+    def measured_sequences(self, side: str, count: int | None = None) -> Measured | None:
+        """As `measured_windows`."""
+        found = self.sequences_of(side)
+        return first(found.inputs, found.targets, count) if len(found) else None
 
     def _split_states(self) -> tuple[State, State]:
         stories = given(
@@ -189,16 +242,22 @@ def prepare(
     context_len: int,
     tokenizer: str = "words",
     tell: Tell | None = None,
+    run_on: bool = False,
 ) -> Prepared:
     """Split, tokenize, number and window documents; whatever is fitted sees training ones only.
 
     tokenizer  its name or path: see `engine.text.loading`
+    run_on     whether sequences run on into the next document
 
     Raises UsageError for a tokenizer that there is not, or that the texts do not give.
     """
     corpus = documents if isinstance(documents, Corpus) else Corpus("documents", list(documents))
-    split = split_documents(corpus.texts, corpus.sides, tell)
-    return Prepared(corpus, split, encode_corpus(corpus, split, tokenizer, tell), context_len)
+    texts = Texts.of(corpus, tokenizer, tell)
+    return Prepared(texts.encoded.tokenizer, texts, context_len, run_on)
+
+
+def first(inputs: Any, targets: Any, count: int | None) -> Measured:
+    return (inputs, targets) if count is None else (inputs[:count], targets[:count])
 
 
 def numbering(tokenizer: Tokenizer) -> str:
@@ -231,11 +290,12 @@ def window_states(windows: Windows, ids: State) -> tuple[State, State]:
     return x, y
 
 
-def sequence_states(sequences: Sequences, ids: State) -> tuple[State, State]:
+def sequence_states(sequences: Sequences, ids: State, run_on: bool) -> tuple[State, State]:
     """`windows.contexts` and `windows.targets` of a target at every position."""
     inputs, targets = sequences.inputs, sequences.targets
     count = inputs.shape[1]
-    left = Rule(f"{count} IDs in a row", lambda _: inputs, lambda c: [(0, (inputs.source(*c),))])
+    how = f"{count} IDs in a row{', on into the next document' if run_on else ''}"
+    left = Rule(how, lambda _: inputs, lambda c: [(0, (inputs.source(*c),))])
     right = Rule(
         "the same IDs, moved on by one", lambda _: targets, lambda c: [(0, (targets.source(*c),))]
     )

@@ -1,8 +1,8 @@
 """Windows: what a model sees and what it is to predict, gathered from one flat array of IDs.
 
-Windows never cross a document and are not stored: all that is kept is the IDs of all documents, one
-after another, and where each begins. A batch gathers its rows; a table of windows of any width
-costs nothing until it is read.
+Windows never cross a document (sequences that run on do), and are not stored: all that is kept is
+the IDs of all documents, one after another, and where each begins. A batch gathers its rows; a
+table of windows of any width costs nothing until it is read.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ class Stream:
 
 
 class Places:
-    """Where the windows of a stream are: document d has `counts[d]`, numbered in reading order."""
+    """Where the windows of a stream are: document d has `counts[d]`, each `stride` IDs on from the
+    one before, numbered in reading order."""
 
-    def __init__(self, stream: Stream, counts: Tensor):
+    def __init__(self, stream: Stream, counts: Tensor, stride: int = 1):
         self._starts = stream.starts
+        self._stride = stride
         self._firsts = offsets(counts)  # [D + 1] the first window of each document
         self.count = int(self._firsts[-1])
 
     def of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """For windows by number: which of its document each is, and where its document begins."""
+        """For windows by number: how far into its document each is, and where that begins."""
         document = torch.searchsorted(self._firsts, rows, right=True) - 1
-        return rows - self._firsts[document], self._starts[document]
+        return (rows - self._firsts[document]) * self._stride, self._starts[document]
 
 
 class Gathered:
@@ -196,12 +198,21 @@ class Sequences:
     """Inputs [N, T] and targets [N, T], the same moved on by one: a target at every position.
 
     Every run of T + 1 IDs inside a document is one of them; a document of n IDs gives n - T, a
-    shorter one none. Nothing is padded.
+    shorter one none. Where they run on, they begin with a document and every T IDs further on in
+    it, and the last of them ends in the documents that follow: n - 1 targets give ⌈(n - 1) / T⌉ of
+    them, each target of the document once. Nothing is padded: what would end after the last
+    document is left out.
     """
 
-    def __init__(self, documents: Stream | Sequence[Sequence[int]], length: int):
+    def __init__(
+        self, documents: Stream | Sequence[Sequence[int]], length: int, run_on: bool = False
+    ):
         self.stream = documents if isinstance(documents, Stream) else Stream.of(documents)
         places = Places(self.stream, (self.stream.lengths - length).clamp(min=0))
+        if run_on:
+            left = (len(self.stream.ids) - 1 - self.stream.starts[:-1]).clamp(min=0)
+            needed = (self.stream.lengths + length - 2).clamp(min=0) // length
+            places = Places(self.stream, torch.minimum(needed, left // length), length)
         self.inputs = Run(self.stream, places, length, 0)
         self.targets = Run(self.stream, places, length, 1)
 

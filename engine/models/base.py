@@ -79,7 +79,7 @@ USUAL_AXES = {
 }
 
 
-def evaluate(model: StatesModel, contexts: Any, targets: Tensor, batch: int = 512) -> float:
+def evaluate(model: StatesModel, contexts: Any, targets: Any, batch: int = 512) -> float:
     """Mean loss in nats over all windows, by target count. Changes nothing: no gradients are made
     and no parameter is touched."""
     total = 0.0
@@ -89,7 +89,7 @@ def evaluate(model: StatesModel, contexts: Any, targets: Tensor, batch: int = 51
             logits = model(contexts[at : at + batch].to(device))
             wanted = targets[at : at + batch].to(device)
             total += float(total_loss(logits, wanted))
-    return total / math.prod(targets.shape)
+    return total / int(math.prod(targets.shape))
 
 
 def total_loss(logits: Tensor, targets: Tensor) -> Tensor:

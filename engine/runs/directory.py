@@ -90,8 +90,7 @@ class RunDirectory:
             self.checkpoints.mkdir()
         except OSError as error:
             raise TensorstepError(
-                f"no run can be kept in {str(self.path)!r} ({error.strerror}): give another"
-                " --run-dir"
+                f"no run can be kept in {str(self.path)!r} ({error.strerror}): give another folder"
             ) from None
 
     def write_json(self, path: Path, value: dict[str, Any]) -> None:

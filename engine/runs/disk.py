@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -79,7 +80,8 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_folder(path: Path, files: dict[str, bytes]) -> None:
     """Write a new folder of files so that it is there whole or not at all."""
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=PART))
+    temporary = path.parent / f"{PART}{secrets.token_hex(8)}"
+    temporary.mkdir()  # with the rights that any folder gets: `mkdtemp` would keep others out
     try:
         for name, content in files.items():
             write_file(temporary / name, content)

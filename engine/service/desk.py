@@ -10,11 +10,12 @@ from engine.errors import UsageError
 from engine.progress import Tell
 from engine.service.corpus_desk import CorpusDesk
 from engine.service.line import Answer
+from engine.service.work_desk import WorkDesk
 
 AFTER, BEFORE, DIFFERENCE = VIEWS = ("after", "before", "difference")
 
 
-class Desk(CorpusDesk):
+class Desk(CorpusDesk, WorkDesk):
     """Answers requests. Importing tensors waits for the first one, so that starting is quick.
 
     tell  is told how far a request that takes long has come; it may raise, to give it up
@@ -56,13 +57,16 @@ class Desk(CorpusDesk):
             "story": self.story,
             "find": self.find,
             "tokenize": self.tokenize,
+            "export": self.export,
+            "reproduce": self.reproduce,
+            "learned": self.learned,
         }
         if method not in methods:
             raise UsageError(f"the worker does not know how to {method!r}")
         return methods[method](**params)
 
     def open(self, options: dict[str, Any]) -> Answer:
-        """Make a session. Tells the size of the vocabulary, of the data, and the versions."""
+        """Make a session. Tells what is open: the size of its vocabulary, versions, notes."""
         import torch
 
         from engine.service.opened import open_session
@@ -72,10 +76,10 @@ class Desk(CorpusDesk):
         prepared = self._session.prepared
         self._reader = self._session.reader()
         return {
-            "corpus": prepared.corpus.name,
+            "corpus": self._session.corpus_name,
             "vocabulary": len(prepared.tokenizer),
-            "windows": self._session.count,
             "note": self._session.note,
+            "trained": self._session.trained,
             "torch": torch.__version__,
             "device": "cpu",
             "pid": os.getpid(),

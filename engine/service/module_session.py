@@ -47,10 +47,6 @@ class ModuleSession(Session):
     def check(self) -> None:
         """There are no windows."""
 
-    @property
-    def count(self) -> int:
-        return 0
-
     def reader(self) -> Any:
         return NoTexts()
 

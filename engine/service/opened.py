@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
+
+from safetensors.torch import load
 
 from engine.data.corpus import Corpus
 from engine.data.encoding import Encoded
-from engine.data.preparation import Prepared, prepare
+from engine.data.preparation import Prepared, Texts, prepare
 from engine.data.split import split_documents
 from engine.data.windows import Stream
-from engine.errors import UsageError
+from engine.errors import TensorstepError, UsageError
 from engine.generation.example import Example
 from engine.generation.generator import Generation
 from engine.maps import CACHED, CHECKPOINT, GENERATION
@@ -19,9 +22,11 @@ from engine.models.pretrained import Pretrained, load_pretrained
 from engine.processes import Process
 from engine.progress import Tell
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
+from engine.service.saved import TOKENIZER, WEIGHTS, saved_in
 from engine.service.session import Session
 from engine.text.boundaries import Boundaries
 from engine.text.listed import ListedTokenizer
+from engine.text.loading import load_tokenizer
 from engine.text.tokenizer import Tokenizer
 
 SHORT = 16  # positions of a training window, where the texts are that long
@@ -37,6 +42,8 @@ def open_session(options: Options, tell: Tell | None = None) -> Session:
         from engine.service.module_session import ModuleSession
 
         return ModuleSession(options, tell)
+    if saved_in(options.opened) is not None:
+        return SavedSession(options, tell)
     return CheckpointSession(options, tell)
 
 
@@ -51,14 +58,13 @@ class ExampleSession(Session):
             side: Stream.of([tokenizer.encode(corpus.texts[n]) for n in numbers])
             for side, numbers in split.documents.items()
         }
-        return Prepared(corpus, split, Encoded(tokenizer, streams), len(TOKENS))
+        texts = Texts(corpus, split, Encoded(tokenizer, streams))
+        return Prepared(tokenizer, texts, len(TOKENS))
+
+    trained = None
 
     def check(self) -> None:
         """Nothing is drawn from an example."""
-
-    @property
-    def count(self) -> int:
-        return 0
 
     def _process(self, kind: str, model: str) -> Process:
         if kind != GENERATION:
@@ -66,10 +72,65 @@ class ExampleSession(Session):
         return Example(model, self.options.prompt or " ".join(TOKENS))
 
 
+class SavedSession(Session):
+    """A checkpoint of our own: it writes, and its training goes on from there."""
+
+    def prepare(self) -> Prepared:
+        found = saved_in(self.options.opened or "")
+        if found is None:
+            raise TensorstepError(f"{self.options.opened!r} is gone: open it again")
+        self.saved = found
+        self._stored = load(found.content(WEIGHTS))
+        found.content(TOKENIZER)  # which is read below, is the one that goes with them
+        options = self.options
+        tokenizer = load_tokenizer(Path(options.tokenizer))
+
+        def texts() -> Texts:
+            return Texts.of(options.open(self.tell), options.tokenizer, self.tell)
+
+        return Prepared(tokenizer, texts, options.context, options.run_on)
+
+    def check(self) -> None:
+        """Windows are made when training is walked: writing needs no texts."""
+
+    @property
+    def corpus_name(self) -> str:
+        """Known without reading it, where it is the one that trained it."""
+        corpus = self.options.corpus
+        own = corpus is not None and corpus == self.saved.options.get("corpus")
+        return self.saved.corpus if own else super().corpus_name
+
+    @property
+    def trained(self) -> int:
+        return self.saved.steps + self.options.train_steps
+
+    def untrained(self, name: str) -> StatesModel:
+        """The model as it was before training."""
+        return super().model(name)
+
+    def model(self, name: str) -> StatesModel:
+        """A copy of it, which training may change."""
+        if name != self.options.model:
+            raise UsageError(
+                f"{self.saved.title} is opened: leave out `open` to walk a model that is not"
+                " trained, or open another checkpoint"
+            )
+        made = super().model(name)
+        wanted = {key: tuple(value.shape) for key, value in made.named_parameters()}
+        if wanted != {key: tuple(value.shape) for key, value in self._stored.items()}:
+            raise TensorstepError(
+                f"the weights in {str(self.saved.folder)!r} do not fit its config.json: export the"
+                " checkpoint anew"
+            )
+        made.load_state_dict(dict(self._stored), strict=False)
+        return made
+
+
 class CheckpointSession(Session):
     """A model that was trained elsewhere: it writes, and can be trained on."""
 
     pretrained: Pretrained
+    trained = None
 
     def prepare(self) -> Prepared:
         options = self.options
@@ -85,8 +146,8 @@ class CheckpointSession(Session):
         self._flag_prompt(self.boundaries, tokenizer)
         corpus = options.open(self.tell)
         spec = str(self.pretrained.folder)
-        found = prepare(corpus, options.context, spec, self.tell)
-        longest = max((int(n) for s in found.streams.values() for n in s.lengths), default=2)
+        found = prepare(corpus, options.context, spec, self.tell, options.run_on)
+        longest = max((found.longest(side) for side in found.streams), default=2)
         most = min(self.pretrained.model.context_len, max(1, longest - 1))
         found.context_len = min(options.context, most)
         found.tokenizer = tokenizer
@@ -114,10 +175,6 @@ class CheckpointSession(Session):
 
     def check(self) -> None:
         """Sequences are made when training is walked."""
-
-    @property
-    def count(self) -> int:
-        return 0
 
     def model(self, name: str) -> StatesModel:
         """A copy, which training may change."""

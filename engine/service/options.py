@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
-from engine.maps import MODEL_STAGES
+from engine.maps import EVERY_POSITION, MODEL_STAGES
 from engine.progress import Tell
 
 if (
@@ -53,6 +53,7 @@ class Options:
     max_vocab, min_freq     the size of its vocabulary, and how often a token has to occur; None: as
                             the corpus has it
     context                 w, slots a window
+    run_on                  whether the sequences of a transformer run on into the next document
     optimizer, lr           with momentum or weight_decay, as it has them; None: its default
     clip                    the largest norm of all gradients; None: they are left as they are
     sampling, drop_last     windows are drawn with replacement, or in epochs; without a smaller last
@@ -78,6 +79,7 @@ class Options:
     max_vocab: int | None = None
     min_freq: int | None = None
     context: int = 4
+    run_on: bool = False
     rows: tuple[int, ...] | None = None
     batch: int | None = None
     sampling: str = REPLACEMENT
@@ -187,6 +189,10 @@ class Options:
         if self.sampling not in SAMPLINGS:
             raise UsageError(
                 f"no sampling is called {self.sampling!r}: use {' or '.join(SAMPLINGS)}"
+            )
+        if self.run_on and self.opened is None and self.model not in EVERY_POSITION:
+            raise UsageError(
+                "--run-on goes with --model transformer: the windows of the others are of one text"
             )
         if self.drop_last and self.sampling != EPOCHS:
             raise UsageError("--drop-last goes with --sampling epochs")

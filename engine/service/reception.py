@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from engine.service.line import Answer, Line
@@ -39,12 +39,19 @@ class Reception:
         self._reply = reply
         self._visitors: set[Visitor] = set()
         self._connections: set[socket.socket] = set()
+        self._answering = threading.Condition()
+        self._in_hand = 0  # requests that are being answered
         threading.Thread(target=self._accept, daemon=True, name="reception").start()
 
     @property
     def screens(self) -> int:
         """How many are attached."""
         return len(self._visitors)
+
+    def finish(self, seconds: float) -> None:
+        """Wait until what is being answered is sent, no longer than so many seconds."""
+        with self._answering:
+            self._answering.wait_for(lambda: not self._in_hand, seconds)
 
     def close(self) -> None:
         """Take nobody in any more, and have those leave who are in."""
@@ -83,12 +90,24 @@ class Reception:
 
             try:
                 while (request := visitor.line.requests.get()) is not None:
-                    visitor.line.reply(request[0], answer)
+                    with self._one_more():
+                        visitor.line.reply(request[0], answer)
             except (OSError, ValueError):  # it is gone
                 pass
             finally:
                 self._visitors.discard(visitor)
                 self._connections.discard(connected)
+
+    @contextlib.contextmanager
+    def _one_more(self) -> Iterator[None]:
+        with self._answering:
+            self._in_hand += 1
+        try:
+            yield
+        finally:
+            with self._answering:
+                self._in_hand -= 1
+                self._answering.notify_all()
 
 
 def listen(line: Line) -> None:

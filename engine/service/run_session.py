@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
+from engine.data.split import VALIDATION
 from engine.edits import Edit, check_edit
 from engine.errors import TensorstepError, UsageError
 from engine.generation.decoding import SeededDraws
 from engine.generation.generator import Generation, generate
 from engine.maps import GENERATION, TRAINING
-from engine.processes import Process
+from engine.models import StatesModel
+from engine.processes import Process, Snapshot
 from engine.progress import Tell
 from engine.service.run_options import RunOptions
 from engine.service.session import Session, budget_for
@@ -61,7 +63,8 @@ class RunSession(Session):
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         made = super().training(model, keep_gradients)
-        data = replace(made.data, held_out=self.held_out_for(model, self.run.eval_windows))
+        held_out = self.measured_for(model, VALIDATION, self.run.eval_windows)
+        data = replace(made.data, held_out=held_out)
         schedule = self.run.scheduled()
         moved = made.model.to(self.device, TYPES[self.run.dtype])
         return Training(
@@ -74,6 +77,14 @@ class RunSession(Session):
             made.clip,
             schedule.factor,
         )
+
+    def restored(self, snapshot: Snapshot) -> StatesModel:
+        """The model with the parameters of a checkpoint of this run."""
+        made = self.training(self.options.model)
+        with torch.no_grad():
+            for name, parameter in made.parameters.items():
+                parameter.copy_(snapshot.tensors[f"parameters.{name}"])
+        return made.model.eval()
 
     # --- walks --------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ from engine.service.reception import Reception
 from engine.service.run_options import RunOptions
 from engine.service.sockets import listen
 
+LAST_WORDS = 2.0  # seconds that the answers in hand have to be sent when a run ends
+
 
 class RunWorker:
     """This process, at work in a directory."""
@@ -39,6 +41,7 @@ class RunWorker:
         self._listening = listen(run.path)
         self._started = time.time()
         self._first_step: int | None = None
+        self._reception: Reception | None = None
         self.write(STARTING, None)
         self.control = Control(self.write)
         for text in self.config["run"].get("breaks", ()):
@@ -79,9 +82,8 @@ class RunWorker:
     def _train(self) -> str:
         from engine.service.run_desk import RunDesk
 
-        screens: list[Reception] = []
-        desk = RunDesk(self.control, self._facts(), lambda: screens[0].screens if screens else 0)
-        screens.append(Reception(self._listening, desk.answer))
+        desk = RunDesk(self.control, self._facts(), self._screens)
+        self._reception = Reception(self._listening, desk.answer)
         from engine.service.run_session import RunSession
         from engine.service.training_run import TrainingRun
 
@@ -112,8 +114,13 @@ class RunWorker:
             "dtype": self.config["run"]["dtype"],
         }
 
+    def _screens(self) -> int:
+        return self._reception.screens if self._reception else 0
+
     def close(self) -> None:
-        """The directory is anybody's again."""
+        """Whoever asked is answered, and the directory is anybody's again."""
+        if self._reception is not None:
+            self._reception.finish(LAST_WORDS)
         Path(self._listening.getsockname()).unlink(missing_ok=True)
         self._listening.close()
         os.close(self._lock)

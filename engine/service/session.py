@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engine.data.documents import WORKED_SENTENCE
-from engine.data.preparation import Prepared, TrainingData, prepare
+from engine.data.preparation import Measured, Prepared, TrainingData, prepare
 from engine.data.sampling import EpochRows, FixedRows, SampledRows
 from engine.data.split import TRAIN
 from engine.data.windows import Sequences, Windows
@@ -28,6 +27,7 @@ from engine.models import (
     FixedWindowMLP,
     MultiHeadAttentionLM,
     StatesModel,
+    evaluate,
 )
 from engine.processes import Process
 from engine.progress import Tell, tracked
@@ -73,12 +73,17 @@ class Session:
         options = self.options
         corpus = options.open(self.tell)
         self.worked = corpus.texts == [WORKED_SENTENCE]
-        return prepare(corpus, options.context, options.tokenizer, self.tell)
+        run_on = options.run_on
+        return prepare(corpus, options.context, options.tokenizer, self.tell, run_on)
 
     @property
-    def count(self) -> int:
-        """How many windows train."""
-        return len(self.prepared.windows)
+    def trained(self) -> int | None:
+        """How many training steps are behind the model that generates; None: nobody knows."""
+        return self.options.train_steps
+
+    @property
+    def corpus_name(self) -> str:
+        return self.prepared.corpus.name
 
     def check(self) -> None:
         """Raises UsageError for rows that are not there: told at once."""
@@ -168,7 +173,13 @@ class Session:
             return BigramLM(words, context)
         if name == "transformer":
             heads = options.heads if d % options.heads == 0 else 1
-            return DecoderLM(DecoderConfig(words, context, d, options.blocks, heads, h))
+            config = DecoderConfig(
+                *(words, context, d, options.blocks, heads, h),
+                qkv_bias=False,  # as the character model has them
+                out_bias=False,
+                tied=False,  # a table drawn from N(0, 1) would make logits of any size
+            )
+            return DecoderLM(config)
         if name == "mlp":
             return FixedWindowMLP(words, context, d, h, pad)
         if name == "attention":
@@ -206,11 +217,18 @@ class Session:
         prepared = self.prepared
         return prepared.sequence_data if model in EVERY_POSITION else prepared.data
 
-    def held_out_for(self, model: str, count: int) -> tuple[Any, Tensor] | None:
-        """What a model is validated on, at most so many windows or sequences; None: nothing."""
+    def measured_for(self, model: str, side: str, count: int | None = None) -> Measured | None:
+        """What a model's loss is measured on: of a side the first so many windows or sequences, or
+        all; None: nothing."""
         prepared = self.prepared
         every = model in EVERY_POSITION
-        return prepared.held_out_sequences(count) if every else prepared.held_out(count)
+        measured = prepared.measured_sequences if every else prepared.measured_windows
+        return measured(side, count)
+
+    def split_loss(self, model: StatesModel, name: str, side: str) -> float | None:
+        """The mean loss over all of a side, by target count; None where there is nothing on it."""
+        found = self.measured_for(name, side)
+        return None if found is None else evaluate(model, *found)
 
     def training(self, model: str, keep_gradients: bool = False) -> Training:
         options = self.options
@@ -221,13 +239,19 @@ class Session:
 
     def generation(self, model: str) -> Generation:
         """Generation with the model after `train_steps` steps of training."""
-        training = self.training(model.removesuffix(CACHED))
+        trained = self._trained(model.removesuffix(CACHED))
+        prompt = self.first_words() if self.options.prompt is None else self.options.prompt
+        return self.generating(trained, prompt, model.endswith(CACHED))
+
+    def _trained(self, model: str) -> StatesModel:
+        if not self.options.train_steps:
+            return self.model(model)  # which needs no texts
+        training = self.training(model)
         training.evaluate_every = 0
         steps = range(self.options.train_steps + 1)
         for step in tracked(steps, "training before generating", len(steps), self.tell):
             drain(training.states(step))
-        prompt = self.first_words() if self.options.prompt is None else self.options.prompt
-        return self.generating(training.model, prompt, model.endswith(CACHED))
+        return training.model
 
     def generating(self, model: StatesModel, prompt: str, cache: bool) -> Generation:
         """Generation with a model as it is."""

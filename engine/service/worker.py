@@ -13,6 +13,7 @@ import threading
 from typing import BinaryIO
 
 from engine.service.desk import Desk
+from engine.service.leaving import leave
 from engine.service.line import Line
 from engine.service.protocol import BrokenFrame
 
@@ -37,13 +38,16 @@ def listen(line: Line) -> None:
         line.listen()
     except BrokenFrame as error:
         print(f"tensorstep's worker was sent a broken frame: {error}", file=sys.stderr, flush=True)
+        leave()
         os._exit(1)
+    leave()
     os._exit(0)
 
 
 def main() -> None:
     """Take the pipes for frames alone: what anything else prints goes to standard error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is the screen's to answer
+    for number in (signal.SIGINT, signal.SIGHUP):  # the screen's to answer: its end ends the input
+        signal.signal(number, signal.SIG_IGN)
     incoming = os.fdopen(os.dup(0), "rb")
     outgoing = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

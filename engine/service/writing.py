@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from engine.generation.costs import costs
-from engine.maps import CACHED
+from engine.maps import CACHED, EVERY_POSITION
 from engine.models.transformer import DecoderLM
 from engine.service.session import Session
 from engine.states import drain
@@ -18,7 +18,9 @@ class Writing:
 
     def __init__(self, session: Session, cache: bool):
         self.session = session
-        self.generation = session.generation(f"{session.options.model}{CACHED if cache else ''}")
+        model = session.options.model
+        keeps = cache and model in EVERY_POSITION  # a window that moves on keeps nothing
+        self.generation = session.generation(f"{model}{CACHED if keeps else ''}")
         self.step = 0
         drain(self.generation.states(0))
 

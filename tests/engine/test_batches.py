@@ -81,6 +81,21 @@ def test_sequences_are_the_naive_ones(documents: list[list[int]], length: int, d
         assert sequences.inputs[[row, 0]].tolist() == [pairs[row][0], pairs[0][0]]
 
 
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), max_size=6), st.integers(1, 10))
+def test_sequences_that_run_on_are_the_naive_ones(documents: list[list[int]], length: int):
+    joined, begins, pairs = [i for ids in documents for i in ids], 0, []
+    for ids in documents:
+        for at in range(begins, begins + len(ids) - 1, length):  # while a target is left in it
+            if at + length < len(joined):
+                pairs.append((joined[at : at + length], joined[at + 1 : at + 1 + length]))
+        begins += len(ids)
+    found = Sequences(documents, length, run_on=True)
+    assert found.inputs.tolist() == [left for left, _ in pairs]
+    assert found.targets.tolist() == [right for _, right in pairs]
+    for row in range(len(pairs)):
+        assert joined[found.targets.source(row, length - 1)] == pairs[row][1][-1]
+
+
 @pytest.mark.parametrize(("length", "windows"), [(32, [244, 127]), (24, [276, 143])])
 def test_windows_of_the_job_logs(length: int, windows: list[int]):
     corpus = open_corpus("logs")

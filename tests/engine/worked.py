@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch import Tensor
 import engine
 from engine.data.preparation import Prepared
 from engine.models import BigramLM, DecoderConfig, DecoderLM
+from engine.text.boundaries import Boundaries
 
 SENTENCE = "Lily found a red ball."
 MODELS = ("mlp", "attention", "multihead")
@@ -45,7 +47,10 @@ def build(name: str, words: int = 10, context: int = 4) -> engine.StatesModel:
     if name == "bigram":
         return BigramLM(words, context)
     if name == "transformer":  # one block, two heads
-        return DecoderLM(DecoderConfig(words, context, 4, 1, 2, 8))
+        config = DecoderConfig(
+            *(words, context, 4, 1, 2, 8), qkv_bias=False, out_bias=False, tied=False
+        )
+        return DecoderLM(config)
     return engine.MultiHeadAttentionLM(words, context, 4, 8, 2)
 
 
@@ -73,7 +78,10 @@ def generation(
     """Continuing the prompt after `steps` steps of training."""
     trained = training(name, keep_gradients=False)
     engine.drain(engine.train(trained, steps))
-    return engine.Generation(trained.model, prepared().tokenizer, prompt, budget, chooser)
+    tokenizer = prepared().tokenizer
+    # the transformer would choose <EOS> at once: of it every token is wanted
+    endless = replace(Boundaries.of(tokenizer), ends=()) if name == "transformer" else None
+    return engine.Generation(trained.model, tokenizer, prompt, budget, chooser, boundaries=endless)
 
 
 def copied(value: Any) -> Any:

@@ -354,7 +354,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
 
 def test_a_place_that_is_no_folder(tmp_path: Path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(TensorstepError, match=r"no run can be kept in .*give another --run-dir"):
+    with pytest.raises(TensorstepError, match=r"no run can be kept in .*give another folder"):
         made(tmp_path / "file" / "run")
 
 

@@ -64,7 +64,7 @@ def place(found: dict[str, Any]) -> tuple[int, str]:
 
 def test_open_tells_what_there_is(desk: Desk):
     found = result(desk, "open", options=Options().to_json())
-    assert (found["vocabulary"], found["windows"], found["device"]) == (10, 7, "cpu")
+    assert (found["vocabulary"], found["corpus"], found["device"]) == (10, "lily", "cpu")
     assert found["torch"].split(".")[0].isdigit()
     assert isinstance(found["pid"], int)
 
@@ -72,7 +72,7 @@ def test_open_tells_what_there_is(desk: Desk):
 def test_another_open_is_another_session(desk: Desk):
     result(desk, "move", **MLP, how="seek", step=1, name="loss")
     found = result(desk, "open", options=Options(sentence="one two three").to_json())
-    assert (found["vocabulary"], found["windows"]) == (7, 4)
+    assert (found["vocabulary"], found["corpus"]) == (7, "your sentence")
     assert place(result(desk, "look", **MLP)) == (0, "stories")
 
 

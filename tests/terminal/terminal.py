@@ -27,6 +27,7 @@ import pyte
 COMMAND = str(Path(sys.executable).parent / "tensorstep")
 PATIENCE = 30.0  # seconds until a screen that does not come is an error
 PIECE, FRAME = 0.005, 0.2  # seconds until a frame's next piece; that a frame takes at most
+WORKED = ("open", "example:lily")
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 ESCAPE, ENTER, TAB, CTRL_C, CTRL_Q = "\x1b", "\r", "\t", "\x03", "\x11"
 
@@ -41,6 +42,7 @@ Screen = Callable[["Terminal"], object]
 class Terminal:
     """One command in one pseudo-terminal of `size` (columns, lines).
 
+    arguments  of the command; None: the worked sentence
     env      what is put on top of this process's environment (None takes a name away)
     modern   answer the questions that new terminals answer: synchronized output (2026) and
              resizes told in the input (2048)
@@ -49,7 +51,7 @@ class Terminal:
 
     def __init__(
         self,
-        arguments: Sequence[str] = (),
+        arguments: Sequence[str] | None = None,
         size: tuple[int, int] = (120, 40),
         env: Mapping[str, str | None] | None = None,
         cwd: str | Path | None = None,
@@ -57,6 +59,8 @@ class Terminal:
         modern: bool = False,
         watched: bool = True,
     ):
+        if arguments is None:
+            arguments = WORKED if tuple(command) == (COMMAND,) else ()
         self.size = size
         self.raw = bytearray()
         self.modern = modern

@@ -154,7 +154,7 @@ from tui.widgets.table import TensorTable
 def broken(*_, **__):
     raise LookupError("thrown \\x1b[31min")
 {broken}
-tui.cli.main([])
+tui.cli.main(["open", "example:lily"])
 """
     with Terminal(command=(sys.executable, "-c", code), modern=True) as terminal:
         if key:
@@ -168,7 +168,7 @@ tui.cli.main([])
 
 def test_debug_tells_where() -> None:
     code = "import tui.app\ntui.app.Tensorstep.action_help = lambda _: 1 / 0\n"
-    code += "from tui.cli import main\nmain(['--debug'])"
+    code += "from tui.cli import main\nmain(['open', 'example:lily', '--debug'])"
     with Terminal(command=(sys.executable, "-c", code)) as terminal:
         terminal.wait_for(LOADING)
         terminal.send("?")

@@ -1,4 +1,4 @@
-"""The screen without a process or a terminal; Hypothesis without a clock."""
+"""The screen without a process or a terminal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from tests.tui.desk import DeskClient
 from tui import cli, headless
-
-settings.register_profile("steady", deadline=None, derandomize=True)
-settings.load_profile("steady")
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -570,6 +570,15 @@ MISTAKES: list[tuple[tuple[Any, ...], str]] = [
     (("corpus", "--corpus", "/nowhere.jsonl"), "'/nowhere.jsonl'"),
     (("corpus", "--corpus", "/nowhere.jsonl:field"), "'/nowhere.jsonl"),
     ((*TRAIN, "--sampling", "nonsense"), "no sampling is called 'nonsense': use replacement or"),
+    ((*TRAIN, "--run-on"), "--run-on goes with --model transformer"),
+    (
+        (*TRAIN, "--model", "transformer", "--context", 99),
+        "no training document has more than 99 tokens: give a smaller --context, or --run-on",
+    ),
+    (
+        (*TRAIN, "--model", "transformer", "--context", 99, "--run-on"),
+        "all training documents together have no more than 99 tokens: give a smaller --context",
+    ),
     ((*TRAIN, "--drop-last"), "--drop-last goes with --sampling epochs"),
     ((*TRAIN, "--sampling", "replacement", "--drop-last"), "--drop-last goes with"),
     ((*TRAIN, "--sampling", "epochs", "--rows", "1"), "--rows and --sampling epochs are both"),

@@ -438,7 +438,7 @@ async def test_choosing_a_model():
         assert "one head" in screen.lines[0]
         await screen.press("o", "enter")  # the one that is open: nothing changes
         assert screen.place == (1, "q")
-        await screen.press("o", "j", "j", "j", "enter")  # no further than the last
+        await screen.press("o", "j", "j", "enter")
         assert "transformer" in screen.lines[0]
         assert screen.place == (0, "stories")
         await screen.press("o", *"kkkkk", "enter")

@@ -43,7 +43,7 @@ class TableView(Pane):
         self.glyphs = glyphs
         self.state: dict[str, Any] | None = None
         self.slice: Slice | None = None
-        self.of: tuple[Any, ...] = ()  # map, model, name, step: which state it is
+        self.of: tuple[Any, ...] = ()  # walk, name, step: which state it is
         self.have: tuple[Any, ...] = ()  # which state, and the view of it, `slice` is
         self.fixed: list[int] = []
         self.chosen = 0  # which of the leading axes < and > move along
@@ -57,9 +57,9 @@ class TableView(Pane):
 
     # --- what is shown ------------------------------------------------------------------------
 
-    def open(self, state: dict[str, Any], walk: tuple[str, str]) -> None:
-        """Show another state of a walk (its map and model); in a state of the same shape the
-        cursor stays where it was."""
+    def open(self, state: dict[str, Any], walk: tuple[str, ...]) -> None:
+        """Show another state of a walk (what is opened, map, model, edits); in a state of the same
+        shape the cursor stays where it was."""
         before, self.state = self.state, state
         self.of = (*walk, state["name"], state["step"])
         if before is None or before["name"] != state["name"] or before["shape"] != state["shape"]:

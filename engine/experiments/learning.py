@@ -1,0 +1,132 @@
+"""`tensorstep learned`: what checkpoints have learned, each beside the same model before training.
+
+A checkpoint is one of this project's own form; a run is all the checkpoints that it has kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import TensorstepError, UsageError
+from engine.experiments import plane
+from engine.experiments.findings import AFTER, BEFORE, Places, Questions, sections
+from engine.experiments.report import keep
+from engine.experiments.rows import Result
+from engine.models import StatesModel
+from engine.progress import Tell
+from engine.runs.checkpoints import checkpoints_in, load_checkpoint
+from engine.runs.directory import RunDirectory, run_named
+from engine.service.opened import SavedSession
+from engine.service.options import Options
+from engine.service.run_options import RunOptions
+from engine.service.run_session import RunSession
+from engine.service.saved import Saved, saved_in
+from engine.service.session import Session
+
+MOST = 4  # checkpoints of a run that are read, evenly spread
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """One model.
+
+    title    what it is
+    fresh    before training
+    trained  after it, by name: of a run one for each checkpoint that is read, in order
+    """
+
+    title: str
+    session: Session
+    fresh: StatesModel
+    trained: dict[str, StatesModel]
+
+
+def open_learned(what: str, tell: Tell | None) -> Learned:
+    """A checkpoint of our own, or a run. Raises TensorstepError where it is neither."""
+    saved = saved_in(what)
+    if saved is not None:
+        return of_saved(what, saved, tell)
+    try:
+        return of_run(run_named(what), tell)
+    except UsageError:
+        raise
+    except TensorstepError as error:
+        raise UsageError(f"{error}; checkpoint:NAME is one that ships") from None
+
+
+def of_saved(what: str, saved: Saved, tell: Tell | None) -> Learned:
+    options = Options.from_json({**saved.options_with({}), "opened": what})
+    session = SavedSession(options, tell)
+    kind = options.model
+    trained = {what.removeprefix("checkpoint:"): session.model(kind)}
+    return Learned(saved.title, session, session.untrained(kind), trained)
+
+
+def of_run(run: RunDirectory, tell: Tell | None) -> Learned:
+    session = RunSession(RunOptions.from_json(run.read_config()["run"]), tell)
+    found = checkpoints_in(run.checkpoints)
+    if not found:
+        raise UsageError(f"the run {run.name!r} has no checkpoint yet: let it train on")
+    last = len(found) - 1
+    picked = sorted({round(last * n / (MOST - 1)) for n in range(MOST)})
+    trained = {
+        f"step {found[n].step}": session.restored(load_checkpoint(found[n])[0]) for n in picked
+    }
+    return Learned(f"the run {run.name}", session, session.model(session.options.model), trained)
+
+
+def learned(
+    names: Sequence[str],
+    questions: Questions,
+    picture: Path | None = None,
+    tell: Tell | None = None,
+) -> Result:
+    """What is asked, of one or several, side by side; and the words of the last in one plane,
+    which is drawn to `picture`, too.
+
+    Raises UsageError for models of different vocabularies, and for what cannot be opened; see
+    `Questions` and `engine.experiments.learned` for what cannot be asked.
+    """
+    opened = [open_learned(name, tell) for name in names]
+    tokenizer = opened[0].session.prepared.tokenizer
+    for each in opened[1:]:
+        if each.session.prepared.tokenizer.itos != tokenizer.itos:
+            raise UsageError(
+                f"{opened[0].title!r} and {each.title!r} have different vocabularies: ask each"
+                " alone"
+            )
+    asked = questions.fitting(tokenizer)
+    trained = {name: model for each in opened for name, model in each.trained.items()}
+    title = f"What was learned: {', '.join(each.title for each in opened)}"
+    result = Result("learned", title)
+    fresh = {each.title: each.fresh for each in opened}
+    result.sections += sections(fresh, trained, tokenizer, asked)
+    last = opened[-1]
+    kept = list(last.trained.values())
+    after: Mapping[str, StatesModel] = {AFTER: kept[0]} if len(kept) == 1 else last.trained
+    places = Places.of({BEFORE: last.fresh, **after}, tokenizer, asked.words)
+    result.sections.append(places.section(last.title))
+    result.history.append(as_json(places))
+    if picture is not None:
+        draw(places, picture)
+        result.notes.append(f"{str(picture)!r} has the plane as a picture.")
+    return result
+
+
+def as_json(places: Places) -> dict[str, Any]:
+    """Where each word lies at each checkpoint, and how much of the variance both axes have."""
+    points = {name: at.tolist() for name, at in places.points.items()}
+    return {"words": places.words, "points": points, "explained": list(places.plane.explained)}
+
+
+def draw(places: Places, picture: Path) -> None:
+    """Write the plane, as .png where the name ends so, else as .svg. Raises UsageError where
+    matplotlib is missing, TensorstepError where it cannot be written."""
+    if picture.suffix.lower() == ".png":
+        content = plane.png(places.points, places.words)
+    else:
+        content = plane.svg(places.points, places.words).encode()
+    keep(picture, content, "picture")

@@ -1,0 +1,193 @@
+"""A training run's best parameters as a checkpoint of our own: a folder that opens anywhere, and
+says what made it."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from engine.data.split import TEST, TRAIN, VALIDATION
+from engine.errors import TensorstepError, UsageError
+from engine.experiments.sealed import is_frozen
+from engine.processes import Snapshot
+from engine.progress import Tell
+from engine.runs import disk
+from engine.runs.checkpoints import Checkpoint, best_of, checkpoints_in, load_checkpoint
+from engine.runs.directory import RunDirectory
+from engine.service.run_options import RunOptions
+from engine.service.run_session import RunSession
+from engine.service.saved import CARD, CONFIG, TOKENIZER, WEIGHTS, Saved, config_of
+
+PREFIX = "parameters."
+# of a walk: what a checkpoint has in its own form
+OWN = (
+    *("opened", "dtype", "text", "lines", "sentence", "prompt", "rows"),
+    *("tokenizer", "max_vocab", "min_freq"),
+)
+LICENCES = {  # of texts, by the first part of a corpus's name
+    "storybook": "written by this project, MIT",
+    "logs": "made by this project, MIT",
+    "tinystories": "TinyStories, CDLA-Sharing-1.0",
+}
+
+
+def export(
+    run: RunDirectory, to: Path, title: str | None, prompt: str | None, tell: Tell | None = None
+) -> dict[str, Any]:
+    """Write the run's best checkpoint by validation (the last, where nothing was validated) to a
+    new folder. Returns its `folder`, and the facts of its card.
+
+    Raises TensorstepError where there is none, or the folder is not empty.
+    """
+    found = checkpoints_in(run.checkpoints)
+    chosen = best_of(found) or (found[-1] if found else None)
+    if chosen is None:
+        raise UsageError(f"the run {run.name!r} has no checkpoint yet: let it train on")
+    if run.read_config().get("sealed") and not is_frozen(run):
+        raise UsageError(
+            f"the run {run.name!r} is part of an experiment whose test side is sealed: let"
+            " `tensorstep reproduce` come to its end first"
+        )
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise UsageError(f"{str(to)!r} is there already: give a new folder")
+    options = RunOptions.from_json(run.read_config()["run"])
+    session = RunSession(options, tell)
+    snapshot, state = load_checkpoint(chosen)
+    facts = facts_of(session, snapshot, chosen, state)
+    corpus = session.prepared.corpus.name
+    title = title or f"{options.walk.model} on {corpus}"
+    saved = Saved(to, title, corpus, chosen.step, options_of(options), prompt, {})
+    files = {WEIGHTS: save(parameters_of(snapshot)), TOKENIZER: tokenizer_of(session)}
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    files |= {CONFIG: config_of(saved, sums, facts), CARD: card_of(saved, facts).encode()}
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if to.exists():
+            to.rmdir()  # empty, as was seen
+        disk.write_folder(to, files)
+    except OSError as error:
+        raise TensorstepError(
+            f"{str(to)!r} cannot be written ({error.strerror}): give another folder"
+        ) from None
+    return {"folder": str(to), **facts}
+
+
+def parameters_of(snapshot: Snapshot) -> dict[str, torch.Tensor]:
+    """The parameters alone, in float32, on the CPU."""
+    return {
+        name.removeprefix(PREFIX): tensor.float().cpu().contiguous()
+        for name, tensor in snapshot.tensors.items()
+        if name.startswith(PREFIX)
+    }
+
+
+def options_of(options: RunOptions) -> dict[str, Any]:
+    """The options of a walk of it: those that were given, without paths and defaults."""
+    default = type(options.walk)().to_json()
+    return {
+        name: value
+        for name, value in options.walk.to_json().items()
+        if name == "model" or (name not in OWN and value != default[name])
+    }
+
+
+def tokenizer_of(session: RunSession) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / TOKENIZER
+        session.prepared.tokenizer.save(path)
+        return path.read_bytes()
+
+
+def facts_of(
+    session: RunSession, snapshot: Snapshot, chosen: Checkpoint, state: dict[str, Any]
+) -> dict[str, Any]:
+    """What a card says: losses over whole splits with these parameters, data, seed, versions."""
+    walk = session.options
+    model = session.restored(snapshot)
+    losses = {
+        side: session.split_loss(model, walk.model, side) for side in (TRAIN, VALIDATION, TEST)
+    }
+    return {
+        "parameters": sum(each.numel() for each in model.parameters()),
+        "losses": losses,
+        "step": chosen.step,
+        "selected": "lowest validation loss" if chosen.val_loss is not None else "the last step",
+        "corpus": session.prepared.corpus.name,
+        "documents": {s: len(n) for s, n in session.prepared.split.documents.items()},
+        "vocabulary": len(session.prepared.tokenizer),
+        "data_sha256": state["data_sha256"],
+        "licence": licence_of(walk.corpus),
+        "seed": walk.seed,
+        "command": command_of(session.run),
+        "run": session.run.to_json(),
+        "versions": {"tensorstep": version("tensorstep"), "torch": state["torch"]},
+        "device": state["device"],
+        "threads": state["threads"],
+    }
+
+
+def licence_of(corpus: str | None) -> str:
+    return LICENCES.get((corpus or "").split(":")[0], "as that of its texts")
+
+
+def command_of(options: RunOptions) -> str:
+    """The command that trains it anew."""
+    default, plain = RunOptions(), type(options.walk)().to_json()
+    words = ["tensorstep train"]
+    for name, value in options.walk.to_json().items():
+        if value != plain[name] and value is not None:
+            words.append(written(name, value))
+    for name, value in options.to_json().items():
+        if name != "walk" and value != getattr(default, name):
+            words.append(written(name, value))
+    return " ".join(words)
+
+
+def written(name: str, value: Any) -> str:
+    option = f"--{name.replace('_', '-')}"
+    return option if value is True else f"{option} {shlex.quote(str(value))}"
+
+
+def export_command(saved: Saved) -> str:
+    """The command that writes this folder."""
+    words = ["tensorstep", "export", "NAME", saved.folder.name, "--title", saved.title]
+    return shlex.join([*words, *(("--prompt", saved.prompt) if saved.prompt else ())])
+
+
+def card_of(saved: Saved, facts: dict[str, Any]) -> str:
+    """The card, in Markdown."""
+    losses = [
+        f"| {side} | {'none held out' if loss is None else f'{loss:.4f}'} |"
+        for side, loss in facts["losses"].items()
+    ]
+    documents = ", ".join(f"{count:,} {side}" for side, count in facts["documents"].items())
+    threads = "1 thread" if facts["threads"] == 1 else f"{facts['threads']} threads"
+    versions = ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+    return "\n".join([
+        f"# {saved.title}",
+        "",
+        f"{facts['parameters']:,} parameters, after {facts['step']:,} steps ({facts['selected']}).",
+        "",
+        f"- Data: {facts['corpus']} ({documents} documents), a vocabulary of"
+        f" {facts['vocabulary']:,}; {facts['licence']}.",
+        f"- SHA-256 of the data: `{facts['data_sha256']}`.",
+        f"- Seed {facts['seed']}; {versions}; {facts['device']}, {threads}.",
+        f"- Licence of the weights: {'MIT' if 'MIT' in facts['licence'] else 'yours to give'}.",
+        "",
+        "Made by:",
+        "",
+        f"    {facts['command']} --name NAME --no-screen",
+        f"    {export_command(saved)}",
+        "",
+        "| split | loss (nats a target) |",
+        "|---|---|",
+        *losses,
+        "",
+    ])  # fmt: skip
