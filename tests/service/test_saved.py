@@ -132,7 +132,7 @@ def test_damaged_folders(run: RunDirectory, tmp_path: Path):
             with pytest.raises(TensorstepError, match=f"{file.name}' is not the file that its con"):
                 open_session(options_of(saved_in(str(out))))
         file.unlink()
-        with pytest.raises(TensorstepError, match="there is no file"):
+        with pytest.raises(TensorstepError, match=r"cannot be read|there is no"):
             open_session(options_of(saved_in(str(out))))
         file.write_bytes(content)
 
