@@ -143,6 +143,7 @@ def test_progress_of_reading_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert heard == [("reading some.jsonl", done, None) for done in (1, 2, 3)]
 
 
+@pytest.mark.slow
 def test_one_line_of_50_mb(tmp_path: Path):
     words = "once upon a time there was a little girl named lily and she loved to play . "
     text = words * (50_000_000 // len(words))

@@ -133,6 +133,7 @@ def load(where: str, home: Path, hub: Hub | None, **env: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_fetched_once_and_kept(hub: Hub, tmp_path: Path):
     home = tmp_path / "home"
     first = load("somebody/small", home, hub)
@@ -153,6 +154,7 @@ def test_fetched_once_and_kept(hub: Hub, tmp_path: Path):
         assert gone["told"][0] == ["looking for somebody/small", 0, None]
 
 
+@pytest.mark.slow
 def test_what_the_hub_does_not_give(hub: Hub, tmp_path: Path):
     for where, sentence in (
         ("somebody/none", "'somebody/none' is neither a folder here nor a model of the hub"),

@@ -558,6 +558,7 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command(own: Callable[..., str], tmp_path: Path):
     """A package in the folder one stands in, in a worker of its own, whatever it prints."""
     (tmp_path / "mine").mkdir()

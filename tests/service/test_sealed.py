@@ -80,6 +80,7 @@ def test_the_sweep_is_the_published_one():
     assert len({tuple(varied.values()) for _, _, varied in sweep.settings()}) == 12
 
 
+@pytest.mark.slow
 def test_the_sweep_reads_validation_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: RunDirectory
 ):

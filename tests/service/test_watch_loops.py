@@ -359,6 +359,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_under_torchrun(tmp_path: Path):
     """Two processes train together; the first is watched."""
     script = tmp_path / "train.py"

@@ -324,6 +324,7 @@ def test_suspended_and_continued(lily: Runs) -> None:
 # --- the run's process ends -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walking", [False, True], ids=["live", "walked"])
 def test_a_run_that_is_killed_while_it_is_seen(runs: Runs, walking: bool) -> None:
     """The screen says so, and how to go on; everything is still there to be read."""
