@@ -53,8 +53,7 @@ def while_loading(times: int) -> list[Row]:
     panes, pages = [], []
     for _ in range(times):
         with Terminal(watched=False) as terminal:
-            while b"TRAINING MAP" not in terminal.raw:
-                terminal.read(0.5)
+            terminal.wait_for(lambda t: b"TRAINING MAP" in t.raw)
             terminal.settle(0.05)
             panes += [press(terminal, TAB) for _ in range(4)]
             pages += [press(terminal, key) for key in ("?", "q", "?", "q")]
@@ -70,8 +69,7 @@ def while_loading(times: int) -> list[Row]:
 def measure(smoke: bool) -> list[Row]:
     steps = 6 if smoke else 60
     with Terminal(watched=False) as terminal:
-        while b"stories[0]" not in terminal.raw:
-            terminal.read(0.5)
+        terminal.wait_for(lambda t: b"stories[0]" in t.raw)
         terminal.settle(0.5)
         states = [press(terminal, "n") for _ in range(steps)]
         back = [press(terminal, "p") for _ in range(steps)]

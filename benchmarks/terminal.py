@@ -48,11 +48,7 @@ def one(name: str, number: int, times: int) -> list[Row]:
     command = (sys.executable, "-m", "benchmarks.large_worker")
     shape = "x".join(map(str, SHAPES[name][1]))
     with Terminal(command=command, cwd=ROOT, watched=False) as terminal:
-        patience = time.monotonic() + 60
-        while b"stories[0]" not in terminal.raw:
-            terminal.read(0.5)
-            if time.monotonic() > patience:
-                raise RuntimeError("the screen over large tensors does not open")
+        terminal.wait_for(lambda t: b"stories[0]" in t.raw)
         terminal.settle(0.5)
         pids = (terminal.pid, terminal.worker)
         opened = [press(terminal, "n") for _ in range(number)]

@@ -155,13 +155,13 @@ def do_whole(given: argparse.Namespace) -> int:
 
     from tui.exporting import export
     from tui.learning import learned
-    from tui.reproducing import reproduce
+    from tui.reproducing import KEPT, reproduce
 
     works = {"export": export, "reproduce": reproduce, "learned": learned}
     try:
         asyncio.run(works[given.command](given))
     except KeyboardInterrupt:
-        if given.command != "reproduce":
+        if given.command != "reproduce" or given.what not in KEPT:
             raise
         raise TensorstepError(
             "interrupted; its runs are saved: the same command goes on with them", 130

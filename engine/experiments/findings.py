@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -52,14 +53,12 @@ class Questions:
         """Itself; or, where nothing is asked, what the vocabulary has the words for."""
         if self != Questions():
             return self
-        found = [each for each in USUAL if all(knows(tokenizer, text) for text in each.sentences)]
-        words = [word for each in USUAL for word in each.words if knows(tokenizer, word)]
-        usual = found[0] if found else Questions()
-        return Questions(
-            usual.words or tuple(words[:NEAR]) or tuple(some_words(tokenizer, 3)),
-            usual.sentences,
-            usual.instead,
-        )
+        for usual in USUAL:
+            asked = [*usual.words, *(word for text in usual.sentences for word in text.split())]
+            if all(is_one(tokenizer, word) for word in asked):
+                return usual
+        words = [word for usual in USUAL for word in usual.words if is_one(tokenizer, word)]
+        return Questions(tuple(words[:NEAR] or some_words(tokenizer, 3)))
 
 
 USUAL = (  # of the stories of the measured experiment, and of the storybook
@@ -77,14 +76,14 @@ USUAL = (  # of the stories of the measured experiment, and of the storybook
 
 
 def sections(
-    fresh: Mapping[str, StatesModel],
+    fresh: StatesModel,
     trained: Mapping[str, StatesModel],
     tokenizer: Tokenizer,
     questions: Questions,
 ) -> list[Section]:
-    """By the model's name: before training, and after. Raises TensorstepError for words that the
-    vocabulary does not have."""
-    both = {BEFORE: next(iter(fresh.values())), **trained}
+    """Of the first model before training, and of all after it by their names. Raises
+    TensorstepError for words that the vocabulary does not have."""
+    both = {BEFORE: fresh, **trained}
     found: list[Section] = []
     for word in questions.words:
         i = known(tokenizer, word)
@@ -180,11 +179,17 @@ class Places:
         return f"{name}: words in one plane of {names} (PCA)", lines
 
 
-def knows(tokenizer: Tokenizer, text: str) -> bool:
-    return tokenizer.unk_id not in tokenizer.encode(text)
+def is_one(tokenizer: Tokenizer, word: str) -> bool:
+    """Whether a word is one token of the vocabulary."""
+    ids = tokenizer.encode(word)
+    return len(ids) == 1 and ids[0] != tokenizer.unk_id
 
 
 def some_words(tokenizer: Tokenizer, count: int) -> Sequence[str]:
-    """The first tokens of the vocabulary that are words."""
-    words = (each for each in tokenizer.itos if each not in SPECIAL_TOKENS and each.isalpha())
-    return [word for _, word in zip(range(count), words, strict=False)]
+    """The first tokens of the vocabulary that are words, or letters where it has those."""
+    words = (
+        each
+        for each in tokenizer.itos
+        if each not in SPECIAL_TOKENS and each.isalpha() and is_one(tokenizer, each)
+    )
+    return list(islice(words, count))

@@ -33,11 +33,14 @@ MOST = 4  # checkpoints of a run that are read, evenly spread
 class Learned:
     """One model.
 
+    name     in a word
     title    what it is
     fresh    before training
-    trained  after it, by name: of a run one for each checkpoint that is read, in order
+    trained  after it: of a run one for each checkpoint that is read, by its step, in order; of a
+             checkpoint that one, as ""
     """
 
+    name: str
     title: str
     session: Session
     fresh: StatesModel
@@ -61,8 +64,8 @@ def of_saved(what: str, saved: Saved, tell: Tell | None) -> Learned:
     options = Options.from_json({**saved.options_with({}), "opened": what})
     session = SavedSession(options, tell)
     kind = options.model
-    trained = {what.removeprefix("checkpoint:"): session.model(kind)}
-    return Learned(saved.title, session, session.untrained(kind), trained)
+    name, trained = saved.folder.name, {"": session.model(kind)}
+    return Learned(name, saved.title, session, session.untrained(kind), trained)
 
 
 def of_run(run: RunDirectory, tell: Tell | None) -> Learned:
@@ -75,7 +78,8 @@ def of_run(run: RunDirectory, tell: Tell | None) -> Learned:
     trained = {
         f"step {found[n].step}": session.restored(load_checkpoint(found[n])[0]) for n in picked
     }
-    return Learned(f"the run {run.name}", session, session.model(session.options.model), trained)
+    fresh = session.model(session.options.model)
+    return Learned(run.name, f"the run {run.name}", session, fresh, trained)
 
 
 def learned(
@@ -99,11 +103,10 @@ def learned(
                 " alone"
             )
     asked = questions.fitting(tokenizer)
-    trained = {name: model for each in opened for name, model in each.trained.items()}
+    trained = side_by_side(opened)
     title = f"What was learned: {', '.join(each.title for each in opened)}"
     result = Result("learned", title)
-    fresh = {each.title: each.fresh for each in opened}
-    result.sections += sections(fresh, trained, tokenizer, asked)
+    result.sections += sections(opened[0].fresh, trained, tokenizer, asked)
     last = opened[-1]
     kept = list(last.trained.values())
     after: Mapping[str, StatesModel] = {AFTER: kept[0]} if len(kept) == 1 else last.trained
@@ -114,6 +117,20 @@ def learned(
         draw(places, picture)
         result.notes.append(f"{str(picture)!r} has the plane as a picture.")
     return result
+
+
+def side_by_side(opened: Sequence[Learned]) -> dict[str, StatesModel]:
+    """All of them by name; the checkpoints of a run by their steps, with the run's name where there
+    is more than that run. Raises UsageError for two of one name."""
+    found: dict[str, StatesModel] = {}
+    for each in opened:
+        for step, model in each.trained.items():
+            parts = (each.name, step) if len(opened) > 1 else (step or each.name,)
+            name = " ".join(filter(None, parts))
+            if name in found:
+                raise UsageError(f"two of them are called {name!r}: ask each alone")
+            found[name] = model
+    return found
 
 
 def as_json(places: Places) -> dict[str, Any]:

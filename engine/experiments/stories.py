@@ -120,7 +120,7 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     fresh = {KINDS[kind]: run.session.model(kind) for kind, run in first.items()}
     trained = {KINDS[kind]: run.model for kind, run in first.items()}
     tokenizer = first["mlp"].session.prepared.tokenizer
-    result.sections += sections(fresh, trained, tokenizer, Questions().fitting(tokenizer))
+    result.sections += sections(fresh["mlp"], trained, tokenizer, Questions().fitting(tokenizer))
     for name, model in trained.items():
         result.sections.append(writes(result, name, model, tokenizer, tell))
     for name, model in trained.items():

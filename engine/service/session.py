@@ -239,11 +239,11 @@ class Session:
 
     def generation(self, model: str) -> Generation:
         """Generation with the model after `train_steps` steps of training."""
-        trained = self._trained(model.removesuffix(CACHED))
+        trained = self._after_training(model.removesuffix(CACHED))
         prompt = self.first_words() if self.options.prompt is None else self.options.prompt
         return self.generating(trained, prompt, model.endswith(CACHED))
 
-    def _trained(self, model: str) -> StatesModel:
+    def _after_training(self, model: str) -> StatesModel:
         if not self.options.train_steps:
             return self.model(model)  # which needs no texts
         training = self.training(model)

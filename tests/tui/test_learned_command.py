@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,29 @@ def test_the_checkpoints_of_a_run(command: Command, run: Path):
     moved = np.linalg.norm(points - points[0], axis=-1).mean(axis=1)
     assert list(moved) == sorted(moved)
     assert told["sections"][0][1][0].split() == ["before", *["step", "2", "step", "4", "step", "6"]]
+
+
+def test_several_runs_keep_apart(command: Command, run: Path, tmp_path: Path):
+    """Their steps are the same; so are the names of copies, which are refused."""
+    (tmp_path / "other").symlink_to(run)
+    lines = sections(command, run, tmp_path / "other", "--word", "the")[
+        "nearest to 'the', by cosine"
+    ]
+    told = " ".join(lines)
+    for name in ("short step 2", "short step 6", "other step 2", "other step 6"):
+        assert name in told
+    code, _, err = command("learned", run, shutil.copytree(run, tmp_path / run.name))
+    assert (code, "two of them are called 'short step 2': ask each alone" in err) == (2, True)
+
+
+@pytest.mark.parametrize("tokenizer", ["characters", "bpe:400"])
+def test_the_usual_questions_fit_any_vocabulary(command: Command, tmp_path: Path, tokenizer: str):
+    """One without words is asked about what it has."""
+    given = {"model": "mlp", "corpus": "storybook:60", "tokenizer": tokenizer, "batch": 8}
+    own = {"steps": 1, "eval_every": 1, "checkpoint_every": 1, "device": "cpu"}
+    train(tmp_path / "run", RunOptions.by_protocol(given, **own).check(), "training", None)
+    found = sections(command, tmp_path / "run")
+    assert any(title.startswith("nearest to") for title in found)
 
 
 @pytest.mark.parametrize(
