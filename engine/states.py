@@ -17,7 +17,8 @@ in a row (documents, tokens, windows), 1 a single query.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.ops.core import Operation
 
 Axes = tuple[str, ...]
+Called = TypeVar("Called", bound=Callable[..., Any])
 
 
 class State:
@@ -193,7 +195,24 @@ States = Generator[State, State, Any]
 """What a model, a trainer and a generator of text are: yields states, is sent states."""
 
 
-def _drain(states: States) -> Any:
+def uncompiled(function: Called) -> Called:
+    """torch.compile leaves the function as it is: nested generators of objects cannot be traced.
+
+    As a decorator, torch.compiler.disable would load the whole compiler with this module: half of
+    the time that a worker needs to begin.
+    """
+
+    @wraps(function)
+    def called(*args: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args)
+        return function(*args)
+
+    return cast(Called, called)
+
+
+@uncompiled
+def drain(states: States) -> Any:
     """Drive to the end, computing all but the asides; returns what the generator returns."""
     try:
         state = next(states)
@@ -203,10 +222,6 @@ def _drain(states: States) -> Any:
             state = states.send(state)
     except StopIteration as stop:
         return stop.value
-
-
-# torch.compile cannot trace nested generators of objects: it is to leave this as it is
-drain: Callable[[States], Any] = torch.compiler.disable(_drain)
 
 
 def each(states: States) -> Iterator[State]:

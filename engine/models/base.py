@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engine.errors import TensorstepError
 from engine.ops import given
-from engine.states import State, States, drain
+from engine.states import State, States, drain, uncompiled
 
 
 class StatesModel(nn.Module):
@@ -28,6 +28,7 @@ class StatesModel(nn.Module):
         raise TypeError(f"{type(self).__name__} does not say how it computes: write states(X)")
         yield
 
+    @uncompiled
     def forward(self, ids: Tensor) -> Tensor:
         """Logits [B, C] of the token after each context ids [B, w]."""
         logits: State = drain(self.states(ids))

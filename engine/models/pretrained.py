@@ -6,9 +6,11 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from engine.errors import TensorstepError, UsageError
 from engine.models.hub_models import fetch, parse_hub_model
@@ -88,7 +90,7 @@ def load_pretrained(
     folder = folder_of(where, tell)
     fields = Fields.read(folder / "config.json")
     kind, config = fields.text("model_type"), decoder_config(fields, context, pad_id)
-    with torch.device("meta"):  # no numbers are drawn for what is about to be replaced
+    with torch.device("meta"), Undrawn():
         model = DecoderLM(config)
     found = read_tensors(folder)
     tensors = unwrapped(found.tensors, LAYOUTS[kind], where)
@@ -129,6 +131,20 @@ def folder_of(where: str, tell: Tell | None) -> Path:
 
 
 # --- parameters ------------------------------------------------------------------------------
+
+
+class Undrawn(TorchFunctionMode):
+    """No numbers are drawn for parameters that are about to be replaced.
+
+    On the meta device that would cost no time, but torch loads its whole compiler to do it.
+    """
+
+    def __torch_function__(
+        self, called: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if getattr(called, "__module__", None) == nn.init.__name__:
+            return None  # the parameter stays as it is; modules do not use what this returns
+        return called(*args, **(kwargs or {}))
 
 
 def stored_type(tensors: dict[str, Tensor], dtype: str | None, where: str) -> torch.dtype:
