@@ -247,7 +247,7 @@ class Tensorstep(Keys, inherit_bindings=False):
             f"{walker.kind} map",
         ]
         steps, trained = self.trained, ""
-        if walker.kind == GENERATION and steps is not None:
+        if steps is not None and (walker.kind == GENERATION or walker.options.opened):
             trained = f"after {steps:,} training step{'' if steps == 1 else 's'}"
             parts.append(trained)
         if walker.state is not None:

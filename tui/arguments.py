@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from engine.errors import UsageError
 from engine.service.options import SEED, Options
 from engine.service.saved import SAVED, SHIPPED
+from tui.drawing_arguments import add_draws, drawn
 from tui.learned_arguments import add_learned
 from tui.opened_arguments import add_open_commands, add_opened, check_map, map_of, opened_values
 from tui.places import edit_of
@@ -112,7 +113,7 @@ def add_explain(commands: Commands) -> None:
     made.add_argument("--step", type=int, metavar="N", help="step, or new token (1; else 0)")
     made.add_argument("--map", metavar="MAP", help="training or generation")
     made.add_argument(
-        "--seed", type=int, metavar="N", default=argparse.SUPPRESS, help="as for states"
+        "--seed", type=int, metavar="N", default=argparse.SUPPRESS, help="as for the screen"
     )
     add_opened(made)
     made.add_argument("--json", action="store_true", help="one JSON object")
@@ -202,7 +203,7 @@ def walk_options() -> Parser:
         metavar="STATE:CELL=VALUE",
         help="what if a cell were another; STEP:STATE:CELL for a step other than 1",
     )
-    add("--draw", type=float, metavar="X", help="the same draw, 0 to 1, for every token")
+    add_draws(made)
     return made
 
 
@@ -226,9 +227,8 @@ def names_of(text: str | None) -> list[str] | None:
 
 def options_of(given: argparse.Namespace) -> Options:
     """What a session is opened with. Raises UsageError for options that contradict."""
-    values = {key: value for key, value in vars(given).items() if value is not None}
-    if "opened" in values:
-        values |= opened_values(given)
+    said = {key: value for key, value in vars(given).items() if value is not None}
+    values = said | (opened_values(given) if "opened" in said else {}) | drawn(said)
     if given.command in ("open", "generate"):
         return Options.from_json(values).check()
     if given.command is None:
@@ -249,10 +249,11 @@ def options_of(given: argparse.Namespace) -> Options:
         raise UsageError(f"there are no {given.what!r} states: use train or generate")
     if given.steps is not None and given.steps < 1:
         raise UsageError(f"--steps {given.steps} makes nothing: give 1 or more")
-    chosen = ("draw" in values, given.greedy, generating and "seed" in values)
-    if sum(chosen) > 1:
+    seeded = "draw_seed" in said or (generating and "seed" in said)
+    if sum(("draw" in said, given.greedy, seeded)) > 1:
         raise UsageError("--draw, --seed and --greedy exclude each other: give one of them")
     if generating:
-        values |= {"seed": SEED, "draw_seed": values.get("seed")}
+        if "seed" in said:  # here it is that of the draws
+            values |= {"seed": SEED, "draw_seed": said["seed"]}
         values["tokens"] = given.steps or Options.tokens
     return Options.from_json(values).check()

@@ -10,6 +10,7 @@ from engine.errors import UsageError
 from engine.maps import CHECKPOINT, EXAMPLES, GENERATION, MODULE, TRAINING
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
 from engine.service.saved import SAVED, SHIPPED, saved_in
+from tui.drawing_arguments import add_filters
 
 OPENED = "DIR|HUB_ID|checkpoint:NAME|example:NAME|module:M:FACTORY"
 WORKED = f"{EXAMPLE}lily"  # the worked sentence
@@ -65,9 +66,7 @@ def add_generate(commands: Any) -> None:
     add("--checkpoint", dest="opened", metavar="DIR|HUB_ID", required=True, help="the model")
     add("--prompt", metavar="TEXT", default="", help="the text to continue")
     add("--max-new-tokens", dest="tokens", type=int, metavar="N", default=50, help="at most (50)")
-    add("--temperature", type=float, metavar="T", help="draw; below 1 the likely become likelier")
-    add("--top-k", type=int, metavar="K", help="draw among the K most probable")
-    add("--top-p", type=float, metavar="P", help="draw among the fewest that have P together")
+    add_filters(made)
     add(
         "--seed",
         dest="draw_seed",
@@ -114,7 +113,7 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
     if saved is not None:
         check_map(map_of(given))
         said = {key: value for key, value in vars(given).items() if value is not None}
-        return {**saved.options_with(said), **drawn(given)}
+        return saved.options_with(said)
     for name in SET_BY_IT:
         if getattr(given, name, None) is not None:
             raise UsageError(f"--{name} goes with a model that is trained here: leave it out")
@@ -132,14 +131,7 @@ def opened_values(given: argparse.Namespace) -> dict[str, Any]:
         named["model"] = opened.removeprefix(EXAMPLE)
         if named["model"] not in EXAMPLES:
             raise UsageError(f"there is no example {named['model']!r}: use {', '.join(EXAMPLES)}")
-    return {**named, **drawn(given)}
-
-
-def drawn(given: argparse.Namespace) -> dict[str, Any]:
-    """Where the logits are changed before one is chosen, tokens are drawn, by seed 0 if no other
-    is given."""
-    drawing = {"temperature", "top_k", "top_p"} & set(vars(given))
-    return {"draw_seed": 0} if drawing and not {"draw_seed", "draw"} & set(vars(given)) else {}
+    return named
 
 
 def map_of(given: argparse.Namespace) -> str:

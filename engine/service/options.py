@@ -215,9 +215,7 @@ class Options:
         for name in ("seed", "draw_seed"):
             seed = getattr(self, name)
             if seed is not None and not 0 <= seed < 2**63:
-                raise UsageError(
-                    f"--seed {seed} is no seed: give a whole number from 0 to 2^63 - 1"
-                )
+                raise UsageError(f"{seed} is no seed: give a whole number from 0 to 2^63 - 1")
         self._check_source()
         return self
 

@@ -125,9 +125,7 @@ class RunSession(Session):
         """Generation with the parameters as they stand, on a copy."""
         own = copy.deepcopy(self.steps.training.model).to("cpu", torch.float32)
         prompt = self.options.prompt
-        words = self.first_words() if prompt is None else prompt
-        tokenizer, tokens = self.prepared.tokenizer, self.options.tokens
-        return Generation(own, tokenizer, words, tokens, self.chooser())
+        return self.generating(own, self.first_words() if prompt is None else prompt, cache=False)
 
     def sample(self, tokens: int) -> dict[str, Any]:
         """A text that the model writes as it stands: `prompt` and `text`."""

@@ -286,7 +286,7 @@ def test_no_beginning_at_all(refused: Refused, tmp_path: Path):
         (("--top-p", 1.5), "--top-p 1.5 is no share: give a number above 0, up to 1"),
         (("--max-new-tokens", 0), "-tokens 0 is too small: give 1 or more"),
         (("--max-new-tokens", -3), "-tokens -3 is too small: give 1 or more"),
-        (("--seed", -1), "--seed -1 is no seed: give a whole number from 0 to 2^63 - 1"),
+        (("--seed", -1), "-1 is no seed: give a whole number from 0 to 2^63 - 1"),
         (("--dtype", "int8"), "there is no type 'int8': give float32, bf16, bfloat16, float16"),
         (("--prompt", "The " * 40), "tokens, the model's context 32: shorten it"),
         (("--top-k", "many"), "argument --top-k: invalid int value: 'many'"),

@@ -50,6 +50,8 @@ async def test_it_writes(size: tuple[int, int]):
         await screen.goto("1:loss")
         screen.check()
         assert 0 < screen.number < 2  # it is trained: a fresh one begins at 7
+        if size == LARGE:  # there is room to say so
+            assert "training map · after 6,000 training steps · step 1 · loss" in screen.lines[0]
 
 
 @BOTH
