@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-FILTERS = {"temperature", "top_k", "top_p"}
+FILTERS = ("temperature", "top_k", "top_p")
+DRAWS = (*FILTERS, "draw", "draw_seed")
 
 
 def add_filters(made: argparse.ArgumentParser) -> None:
@@ -27,5 +28,5 @@ def add_draws(made: argparse.ArgumentParser) -> None:
 def drawn(values: dict[str, Any]) -> dict[str, Any]:
     """Where the logits are changed before one is chosen, tokens are drawn: by seed 0 where nothing
     else is said."""
-    said = {"draw", "draw_seed"} & set(values) or values.get("greedy")
-    return {"draw_seed": 0} if FILTERS & set(values) and not said else {}
+    said = "draw" in values or "draw_seed" in values or values.get("greedy")
+    return {"draw_seed": 0} if any(name in values for name in FILTERS) and not said else {}

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from engine.errors import UsageError
+from tui.drawing_arguments import DRAWS
 
 Commands = Any  # argparse's own type of it is private
 RUN = (  # what is a run's own, beside the options of a walk
@@ -107,7 +108,7 @@ def check_train(given: dict[str, Any]) -> None:
         raise UsageError("--name and --run-dir are both given: give one of them")
     if "resume" in given and {"name", "run_dir"} & set(given):
         raise UsageError("--resume names the run already: leave --name and --run-dir out")
-    for name in ("draw", "train_steps"):
+    for name in (*DRAWS, "train_steps"):
         if name in given:
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is for generating: leave it out of train")

@@ -62,10 +62,7 @@ def train(given: argparse.Namespace, open_screen: Any) -> int:
 
 def started(values: dict[str, Any]) -> RunDirectory:
     """A new run's directory, with its config. Raises UsageError for options that cannot be used."""
-    walk = {key: value for key, value in values.items() if key in WALK and key != "edits"}
-    if "no_clip" in values:
-        walk["clip"] = None
-    options = RunOptions.by_protocol(walk, **run_values(values)).check()
+    options = run_options(values).check()
     if values.get("run_dir") == "":
         raise UsageError("--run-dir names no directory: give one")
     if "run_dir" in values:
@@ -101,6 +98,14 @@ def resumed(values: dict[str, Any]) -> RunDirectory:
     if options.to_json() != config["run"]:
         run.write_json(run.config, {**config, "steps": options.steps, "run": options.to_json()})
     return run
+
+
+def run_options(values: dict[str, Any]) -> RunOptions:
+    """What a new run is started with, of what was given."""
+    walk = {key: value for key, value in values.items() if key in WALK and key not in RUN}
+    if "no_clip" in values:
+        walk["clip"] = None
+    return RunOptions.by_protocol(walk, **run_values(values))
 
 
 def run_values(values: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from engine.service.leaving import at_leave
 from engine.service.run_options import RunOptions
 from engine.service.run_session import RunSession
 
+THREADS = "OMP_NUM_THREADS"  # of the environment: torch reads it where it is loaded
 OFTEN = 0.25  # seconds between two looks at a run
 
 
@@ -48,9 +49,12 @@ class Finished:
     sealed: Sealed
 
 
-def train(folder: Path, options: RunOptions, what: str, tell: Tell | None) -> RunDirectory:
+def train(
+    folder: Path, options: RunOptions, what: str, tell: Tell | None, threads: int | None = None
+) -> RunDirectory:
     """A run of these options in `folder`, trained to its end: begun, gone on with, or there.
 
+    `threads` are those it computes in, on which sums depend in their last bits; None: torch's own.
     `tell` hears of its steps, and may raise to give up: the run then saves and can be gone on with.
     Raises TensorstepError where it fails, or was made with other options.
     """
@@ -64,7 +68,7 @@ def train(folder: Path, options: RunOptions, what: str, tell: Tell | None) -> Ru
         )
     if run.state() == FINISHED:
         return run
-    process = None if run.state() in ALIVE else launch(run)
+    process = None if run.state() in ALIVE else launch(run, threads)
     try:
         with at_leave(lambda: stop(process)):
             watch(run, process, options.steps, what, tell)
@@ -77,14 +81,16 @@ def train(folder: Path, options: RunOptions, what: str, tell: Tell | None) -> Ru
     return run
 
 
-def launch(run: RunDirectory) -> subprocess.Popen[bytes]:
+def launch(run: RunDirectory, threads: int | None) -> subprocess.Popen[bytes]:
     """A process that trains the run, seen by `tensorstep attach` as any other."""
+    told = {} if threads is None else {THREADS: str(threads)}
     with open(run.log, "ab") as log:
         return subprocess.Popen(  # noqa: S603, its command is ours
             [sys.executable, "-P", "-m", "engine.service.run_worker", str(run.path)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, **told},
             start_new_session=True,
         )
 

@@ -19,7 +19,7 @@ LEARNT = (TRAIN, VALIDATION)
 SAMPLES, TEMPERATURE, LONGEST, SEED = 200, 0.8, 100, 11
 SHOWN = 10  # stories of a report
 ACCEPTED, COPIED = 0.9, 0.1  # shares of all: at least, at most
-OTHER = "another machine, torch or number of threads"
+OTHER = "another machine or torch"
 WRITES = "transformer"  # the one whose stories are read
 
 
@@ -29,7 +29,8 @@ def reproduce(folder: Path, tell: Tell | None = None) -> Result:
     for name in SHIPPED:
         config = json.loads((SHIPPED_IN / name / CONFIG).read_bytes())
         card, options = config["facts"], RunOptions.from_json(config["facts"]["run"])
-        found = finished(train(folder / name, options, config["title"], tell), tell)
+        run = train(folder / name, options, config["title"], tell, card["threads"])
+        found = finished(run, tell)
         frozen = Frozen(folder / name, found.sealed)
         kind = options.walk.model
         here = {side: found.session.split_loss(found.model, kind, side) for side in LEARNT}

@@ -31,6 +31,10 @@ OWN = (
     *("opened", "dtype", "text", "lines", "sentence", "prompt", "rows"),
     *("tokenizer", "max_vocab", "min_freq"),
 )
+SOURCES = ("sentence", "text", "corpus")
+NO_OPTION = ("walk", "tokens", "eval_windows")
+REPEATED = {"breaks": "--break", "edits": "--set"}
+OFF = {"clip": ["--no-clip"], "nonfinite": ["--no-break-on-nonfinite"]}
 LICENCES = {  # of texts, by the first part of a corpus's name
     "storybook": "written by this project, MIT",
     "logs": "made by this project, MIT",
@@ -125,7 +129,7 @@ def facts_of(
         "data_sha256": state["data_sha256"],
         "licence": licence_of(walk.corpus),
         "seed": walk.seed,
-        "command": command_of(session.run),
+        "command": command_of(session.run, state["threads"]),
         "run": session.run.to_json(),
         "versions": {"tensorstep": version("tensorstep"), "torch": state["torch"]},
         "device": state["device"],
@@ -137,22 +141,32 @@ def licence_of(corpus: str | None) -> str:
     return LICENCES.get((corpus or "").split(":")[0], "as that of its texts")
 
 
-def command_of(options: RunOptions) -> str:
-    """The command that trains it anew."""
-    default, plain = RunOptions(), type(options.walk)().to_json()
-    words = ["tensorstep train"]
-    for name, value in options.walk.to_json().items():
-        if value != plain[name] and value is not None:
-            words.append(written(name, value))
-    for name, value in options.to_json().items():
-        if name != "walk" and value != getattr(default, name):
-            words.append(written(name, value))
-    return " ".join(words)
+def command_of(options: RunOptions, threads: int) -> str:
+    """The command that trains it anew, in as many threads: sums depend on them."""
+    said = {name: getattr(options.walk, name) for name in ("model", "optimizer")}
+    plain = RunOptions.by_protocol(said)
+    usual = {**plain.walk.to_json(), **plain.to_json()}
+    told = {**options.walk.to_json(), **options.to_json()}
+    words = [word for name in (*said, *SOURCES) for word in written(name, told[name])]
+    for name, value in told.items():
+        if name not in (*said, *SOURCES, *NO_OPTION) and value != usual[name]:
+            words += written(name, value)
+    return f"OMP_NUM_THREADS={threads} {shlex.join(['tensorstep', 'train', *words])}"
 
 
-def written(name: str, value: Any) -> str:
+def written(name: str, value: Any) -> list[str]:
+    """An option of `tensorstep train` as it is written."""
     option = f"--{name.replace('_', '-')}"
-    return option if value is True else f"{option} {shlex.quote(str(value))}"
+    if name == "rows":
+        return [] if value is None else [option, ",".join(map(str, value))]
+    if name in REPEATED:
+        return [word for each in value for word in (REPEATED[name], each)]
+    if value is None or value is False:
+        return OFF.get(name, [])
+    if value is True:
+        return [option]
+    text = str(value)
+    return [f"{option}={text}"] if text.startswith("-") else [option, text]
 
 
 def export_command(saved: Saved) -> str:

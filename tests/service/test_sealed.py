@@ -13,6 +13,7 @@ from engine.experiments import stories, sweep
 from engine.experiments.runs import finished, train
 from engine.experiments.sealed import Frozen, Sealed
 from engine.models import evaluate
+from engine.runs.checkpoints import checkpoints_in, load_checkpoint
 from engine.runs.directory import RunDirectory
 from engine.service.run_session import RunSession
 from engine.states import drain
@@ -45,6 +46,13 @@ def test_it_is_out_of_reach(run: RunDirectory, tmp_path: Path):
     frozen.path.unlink()
     with pytest.raises(TensorstepError, match="the test side is sealed"):
         found.sealed.loss(frozen, found.model, "mlp")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_in_as_many_threads_as_are_asked_for(threads: int, tmp_path: Path):
+    """Whatever the machine would take: sums depend on it in their last bits."""
+    run = train(tmp_path / "mlp", PLAN.options("mlp", 5), "training", None, threads)
+    assert load_checkpoint(checkpoints_in(run.checkpoints)[-1])[1]["threads"] == threads
 
 
 def test_a_choice_is_made_once(run: RunDirectory, tmp_path: Path):

@@ -85,6 +85,7 @@ class Terminal:
             try:
                 os.close(self._fd)
                 os.login_tty(self._other)
+                signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup takes from the tests
                 if cwd is not None:
                     os.chdir(cwd)
                 os.execve(command[0], [*command, *arguments], environment)
