@@ -9,7 +9,6 @@ import asyncio
 import signal
 from typing import Any, ClassVar
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -18,7 +17,7 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from engine.errors import TensorstepError, UsageError
-from engine.maps import GENERATION, TRAINING, map_of, title_of
+from engine.maps import TRAINING, map_of
 from engine.service.client import Client
 from engine.service.connection import Connection
 from engine.service.options import Options
@@ -31,15 +30,15 @@ from tui.names import source_name
 from tui.places import Place
 from tui.plain import shown
 from tui.prompt import Typing
+from tui.top_line import top_line
 from tui.walker import Walker
 from tui.widgets.curve import LossCurve
 from tui.widgets.explain import ExplainPane
-from tui.widgets.lines import DIM, HERE, STRONG, WARN, Lines, Pane, line, wrapped
+from tui.widgets.lines import DIM, HERE, WARN, Lines, Pane, line, wrapped
 from tui.widgets.map import MapPane
 from tui.widgets.table import TensorTable
 from tui.widgets.table_view import VIEWS
 
-NAME = "tensorstep  "
 SHORTLY = 0.005  # seconds: less than a frame
 SAID = 4  # lines of a sentence above the footer
 
@@ -217,8 +216,10 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.small.show(
             wrapped(f"tensorstep needs {least}, this is {width}x{height}: enlarge it", width)
         )
-        self.top.show([self.top_line()])
         walker = self.walker
+        self.top.show([
+            top_line(walker, self.source, self.trained, self.device, self.glyphs, width)
+        ])  # fmt: skip
         stage = walker.state["stage"] if walker.state else ""
         self.map_pane.show_map(map_of(walker.kind, walker.model), stage, walker.standing)
 
@@ -237,38 +238,6 @@ class Tensorstep(Keys, inherit_bindings=False):
         return self.walker.trained
 
     device = "cpu"  # where the worker computes
-
-    def top_line(self) -> Any:
-        """What is walked and where: source, model, map, step, stage; and the newest loss."""
-        walker = self.walker
-        parts = [
-            self.source,
-            title_of(walker.model),
-            f"{walker.kind} map",
-        ]
-        steps, trained = self.trained, ""
-        if steps is not None and (walker.kind == GENERATION or walker.options.opened):
-            trained = f"after {steps:,} training step{'' if steps == 1 else 's'}"
-            parts.append(trained)
-        if walker.state is not None:
-            parts += [f"step {walker.state['step']}", walker.state["stage"]]
-        if walker.standing["edits"]:
-            count = len(walker.standing["edits"])
-            parts.append(f"what if: {count} edit{'' if count == 1 else 's'}")
-        loss = walker.standing["loss"]
-        if walker.state is not None and walker.state["step"] != walker.standing["step"]:
-            loss = None  # what is looked at beside the walk is of another step
-        loss_text = f"{loss:.4f}" if isinstance(loss, float) else loss
-        right = f"loss {loss_text}  {self.device}" if loss_text else self.device
-        dot = " - " if self.glyphs.ascii else " · "
-        room = self.size.width - len(NAME) - len(right) - 2
-        left = shown(dot.join(parts), self.glyphs.ascii)
-        while cell_len(left) > room and len(parts) > 1:
-            # what is said first is known best; of what was opened, how long it was trained
-            parts.remove(trained if walker.options.opened and trained in parts else parts[0])
-            left = shown(dot.join(parts), self.glyphs.ascii)
-        gap = max(1, room - cell_len(left) + 1)
-        return line((NAME, HERE), (left, STRONG), " " * gap, (right, DIM))
 
     def say(self, text: str, warn: bool = False) -> None:
         """A sentence above the footer, until the next key that moves; what is typed stays."""
