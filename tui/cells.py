@@ -44,6 +44,7 @@ def transposed(cells: list[list[Any]]) -> list[list[Any]]:
     return [list(row) for row in zip(*cells, strict=True)]
 
 
+DIGITS = 9  # significant ones: a float32 has no more
 FORMATS = ("plain", "scientific", "exact")
 WIDTHS = {"plain": 9, "scientific": 11, "exact": 15}  # cells that a number takes
 
@@ -93,7 +94,7 @@ def written(value: Any) -> str:
 
 def exact(value: Any) -> str:
     """A number with all its digits."""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    return f"{value:.{DIGITS}g}" if isinstance(value, float) else str(value)
 
 
 def axes_of(axes: list[str], shape: list[int]) -> str:

@@ -186,7 +186,16 @@ class Control:
         with self._telling:  # in order: what is told last is how it stands
             self._changed(self.state, self.why)
 
-    def status(self) -> dict[str, Any]:
+    def status(self, beside: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
+        """State, reason and breakpoints, with what is told beside them: all of one moment, for the
+        loop goes on while a screen's thread reads."""
+        while True:
+            stands = self._standing()
+            more = beside()
+            if self._standing() == stands:
+                return {**stands, **more}
+
+    def _standing(self) -> dict[str, Any]:
         return {
             "state": self.state,
             "why": self.why,

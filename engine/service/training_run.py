@@ -271,8 +271,10 @@ class TrainingRun:
 
     def status(self) -> dict[str, Any]:
         """How the run stands: see `control.status`, and more."""
+        return self.control.status(self._standing)
+
+    def _standing(self) -> dict[str, Any]:
         return {
-            **self.control.status(),
             "step": self.done,
             "steps": self.options.steps,
             "device": str(self.session.device),

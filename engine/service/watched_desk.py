@@ -70,10 +70,9 @@ class Answers:
         return self.control.do(lambda: self._walked(visitor, method, params))
 
     def status(self) -> dict[str, Any]:
-        standing = self._standing()
-        trouble = standing.pop("trouble")
-        told = self.control.status()
-        return {**told, **standing, "why": told["why"] or trouble, "ratios": None}
+        told = self.control.status(self._standing)
+        trouble = told.pop("trouble")
+        return {**told, "why": told["why"] or trouble, "ratios": None}
 
     def _stop(self) -> None:
         self.stopping = True

@@ -343,6 +343,22 @@ def test_what_is_told_last_is_how_it_stands():
     assert told[-1] == (control.state, control.why) == ("paused", "another")
 
 
+def test_a_status_is_of_one_moment():
+    """The loop goes on, and comes to a pause, while a screen's thread reads how it stands."""
+    control, steps = Control(), [0]
+    control.start()
+
+    def beside() -> dict[str, Any]:
+        found = {"step": steps[0]}
+        if not steps[0]:
+            steps[0] = 2
+            control.hold("there")
+        return found
+
+    stands = {"state": "paused", "why": "there", "stops": 1, "breakpoints": []}
+    assert control.status(beside) == {**stands, "step": 2}
+
+
 # --- breakpoints ----------------------------------------------------------------------------------
 
 

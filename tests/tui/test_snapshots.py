@@ -1,8 +1,8 @@
 """Stills of the screen, to be looked at: `make snapshots` draws them anew after a change that is
 meant.
 
-Made in this process on the worked sentence; the last digits are those of x86-64 with the pinned
-torch, so elsewhere they are skipped.
+Made in this process on the worked sentence, with four digits of each number: the last ones are not
+the same on all processors. Elsewhere than on x86-64 with the pinned torch they are skipped.
 """
 
 from __future__ import annotations
