@@ -29,5 +29,6 @@ def add_reproduce(commands: Any) -> None:
     add("--seeds", metavar="N,N", help="tinystories: of the runs (11,29,47)")
     add("--steps", type=int, metavar="N", help="tinystories: of each run (6000)")
     add("--sweep", action="store_true", help="tinystories: one setting at a time instead")
+    add("--shipped", action="store_true", help="storybook: what ships as it is, and no training")
     add("--report", metavar="FILE", help="write a report too: .html or .md")
     add("--json", action="store_true", help="one JSON object: rows, history and more")

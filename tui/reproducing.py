@@ -30,6 +30,10 @@ async def reproduce(given: argparse.Namespace) -> None:
     others = [each for each in OF_STORIES if each in values]
     if others and name != "tinystories":
         raise UsageError(f"--{others[0]} goes with tinystories: {name} has its own protocol")
+    if "shipped" in values and name != "storybook":
+        raise UsageError(f"--shipped goes with storybook: {name} is not a checkpoint")
+    if {"shipped", "dir"} <= set(values):
+        raise UsageError("--shipped trains nothing that could be kept: leave out --dir")
     if "dir" in values and name not in KEPT:
         raise UsageError(f"--dir goes with {' and '.join(KEPT)}: {name} keeps nothing")
     report = file_of(values, "report", ENDINGS)
@@ -39,7 +43,11 @@ async def reproduce(given: argparse.Namespace) -> None:
             "reproduce",
             name=name,
             folder=os.path.abspath(folder),
-            given={"plan": plan_of(values), "sweep": "sweep" in values},
+            given={
+                "plan": plan_of(values),
+                "sweep": "sweep" in values,
+                "shipped": "shipped" in values,
+            },
             report=report,
         )
     if "json" in values:

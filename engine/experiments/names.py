@@ -7,5 +7,5 @@ EXPERIMENTS = {
     "money-bank": "attention and a block by hand: every figure",
     "character-logs": "the character model on job logs: losses of every epoch",
     "tinystories": "window MLP, one head and four heads on 6,000 stories, three seeds each",
-    "storybook": "the checkpoints that ship, trained anew on the project's own stories",
+    "storybook": "the checkpoints that ship, as they are and trained anew",
 }

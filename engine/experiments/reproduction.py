@@ -63,5 +63,5 @@ def found(name: str, folder: Path, given: dict[str, Any], tell: Tell | None) -> 
             return sweep.reproduce(folder / "sweep", plan, tell)
         return stories.reproduce(folder, plan, tell)
     if name == "storybook":
-        return storybook.reproduce(folder, tell)
+        return storybook.reproduce(folder, bool(given.get("shipped")), tell)
     raise UsageError(f"there is no experiment {name!r}: use {', '.join(EXPERIMENTS)}")

@@ -42,6 +42,21 @@ def test_what_was_published_comes_out(command: Command, name: str):
         assert min(epochs, key=lambda row: row["validation_loss"])["epoch"] == 8
 
 
+@pytest.mark.slow
+def test_what_ships(command: Command):
+    """Losses by the cards; the grammar reads what the transformer writes, and ten are shown."""
+    found = reproduced(command, "storybook", "--shipped")
+    rows = {row["name"]: row for row in found["rows"]}
+    assert {row["verdict"] for row in rows.values()} <= {"exact", "new"}
+    assert len([name for name in rows if name.endswith(("validation loss", "test loss"))]) == 9
+    about = "transformer: 200 stories, "
+    assert rows[about + "accepted by the grammar"]["here"] >= 0.9
+    assert rows[about + "ended by themselves"]["here"] >= 0.9
+    assert rows[about + "copies of training stories"]["here"] <= 0.1
+    ((_, stories),) = found["sections"]
+    assert len(stories) == 10
+
+
 def test_the_table_and_the_report(command: Command, tmp_path: Path):
     code, out, err = command("reproduce", "lily", "--report", tmp_path / "lily.html")
     assert (code, err) == (0, "")
