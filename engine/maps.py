@@ -7,7 +7,7 @@ which box.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.stages import STAGES, Stage
 
@@ -56,6 +56,27 @@ MODEL_TITLES = {
 }
 
 
+# where a stage is not quite what it is in the models that are written here
+OTHERWISE: dict[str, dict[str, Stage]] = {
+    MODULE: {
+        "loss": Stage(
+            "loss", "loss", "", "What your own code gives for this step: training makes it smaller."
+        )
+    },
+    CHECKPOINT: {
+        "probabilities": replace(
+            STAGES["probabilities"],
+            sentence="Scores become probabilities; none is blocked: it says what it was taught.",
+        )
+    },
+}
+
+
+def stage_named(key: str, model: str) -> Stage:
+    """A stage, as it is in a model."""
+    return OTHERWISE.get(model.removesuffix(CACHED), {}).get(key, STAGES[key])
+
+
 def title_of(model: str) -> str:
     """What a kind of model is called."""
     if model in EXAMPLES:
@@ -91,7 +112,7 @@ def map_of(kind: str, model: str) -> Map:
     Raises KeyError for a model or a kind of map there is not.
     """
     if (kind, model) == (TRAINING, MODULE):
-        stages = tuple(STAGES[key] for key in MODULE_KEYS)
+        stages = tuple(stage_named(key, model) for key in MODULE_KEYS)
         return Map(kind, model, stages, (Edge("parameters", "modules", "next step"),))
     middle = {**MODEL_STAGES, **OPENED_STAGES}[model.removesuffix(CACHED)]
     if model in EXAMPLES:
@@ -111,7 +132,7 @@ def map_of(kind: str, model: str) -> Map:
         edges.append(Edge("residual2", "norm1", "next block"))
     if "residual" in middle:
         edges.append(Edge("embedding", "residual", "x"))
-    return Map(kind, model, tuple(STAGES[key] for key in keys), tuple(edges))
+    return Map(kind, model, tuple(stage_named(key, model) for key in keys), tuple(edges))
 
 
 # Which state lies in which box, the first pattern that fits. Blocks of a transformer prefix their

@@ -17,11 +17,10 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from engine.errors import TensorstepError, UsageError
-from engine.maps import TRAINING, map_of
+from engine.maps import MODULE, TRAINING, map_of, stage_named
 from engine.service.client import Client
 from engine.service.connection import Connection
 from engine.service.options import Options
-from engine.stages import STAGES
 from tui.actions import BINDINGS, footer
 from tui.glyphs import Glyphs, glyphs_for
 from tui.keys import Keys
@@ -272,7 +271,8 @@ class Tensorstep(Keys, inherit_bindings=False):
         self.lay_out()
         if walker.kind == TRAINING:
             losses = await walker.losses()
-            self.curve.show_losses(losses["losses"], losses["first"], walker.standing["step"])
+            step, own = walker.standing["step"], walker.model == MODULE
+            self.curve.show_losses(losses["losses"], losses["first"], step, own)
         self.draw_frame()
         asked = asyncio.create_task(self.explain()) if table.order is None else None
         try:
@@ -307,7 +307,7 @@ class Tensorstep(Keys, inherit_bindings=False):
         found = await walker.explanation(table.cell) if some else None
         self._explained = cell
         self.explain_pane.training = walker.kind == TRAINING
-        self.explain_pane.explain(STAGES[state["stage"]], found)
+        self.explain_pane.explain(stage_named(state["stage"], walker.model), found)
 
     def on_table_view_wanted(self) -> None:
         self.walker.look_again()

@@ -7,8 +7,15 @@ from typing import Any
 from textual import events
 
 from engine.errors import UsageError
-from engine.maps import CACHED, EVERY_POSITION, EXAMPLES, GENERATION, MODEL_STAGES, title_of
-from engine.stages import STAGES
+from engine.maps import (
+    CACHED,
+    EVERY_POSITION,
+    EXAMPLES,
+    GENERATION,
+    MODEL_STAGES,
+    stage_named,
+    title_of,
+)
 from tui.number_keys import NumberKeys
 from tui.opened_arguments import WORKED, elsewhere, options_of_shipped
 from tui.places import Place, place_of
@@ -218,7 +225,7 @@ class Keys(NumberKeys, inherit_bindings=False):
         from tui.screens.sheets import Pages
 
         state = self.walker.state
-        stage = STAGES[state["stage"]] if state else None
+        stage = stage_named(state["stage"], self.walker.model) if state else None
         self.push_screen(Pages("help", help_lines(stage, state, self.glyphs)))
 
     def action_redraw(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from textual.binding import BindingType
 
 from engine.errors import TensorstepError
-from engine.maps import MODULE, TRAINING
-from engine.runs.directory import ALIVE, ENDED, PAUSED, RunDirectory
+from engine.maps import MODULE, TRAINING, stage_named
+from engine.runs.directory import ALIVE, ENDED, PAUSED, RUNNING, RunDirectory
 from engine.service.connection import Connection, WorkerDied, WorkerError
 from engine.service.options import Options
 from engine.service.run_client import RunClient, reach
@@ -194,7 +194,9 @@ class RunScreen(Tensorstep, inherit_bindings=False):
     async def let_go_on(self) -> None:
         """Have the run go on; the live screen shows it."""
         async with self._asking:  # what comes next is heard, and rung for, by the live screen alone
-            self.show_live(status=await self.client.ask("resume"))
+            status = await self.client.ask("resume")
+            # it may stand still again by now: the live screen is to hear that, not to know it
+            self.show_live(status={**status, "state": RUNNING, "why": None})
 
     def action_resume(self) -> None:
         self.walker.later(self.let_go_on)
@@ -229,12 +231,11 @@ class RunScreen(Tensorstep, inherit_bindings=False):
         self.say("a run has one model: open another with `tensorstep --model`")
 
     def action_help(self) -> None:
-        from engine.stages import STAGES
         from tui.screens.help import help_lines
         from tui.screens.sheets import Pages
 
         state = self.walker.state
-        stage = STAGES[state["stage"]] if state else None
+        stage = stage_named(state["stage"], self.walker.model) if state else None
         keys = (*RUN_ACTIONS, *ACTIONS)
         self.push_screen(Pages("help", help_lines(stage, state, self.glyphs, keys)))
 

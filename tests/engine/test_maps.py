@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from engine.maps import GENERATION, MODEL_STAGES, MODEL_TITLES, TRAINING, map_of, stage_of
+from engine.maps import (
+    GENERATION,
+    MODEL_STAGES,
+    MODEL_TITLES,
+    TRAINING,
+    map_of,
+    stage_named,
+    stage_of,
+)
 from engine.stages import STAGES
 from tests.engine.worked import EVERY_MODEL, generation, trace, training
 
@@ -122,6 +130,17 @@ def test_every_box_says_what_it_is():
 def test_a_map_there_is_not(kind: str, model: str):
     with pytest.raises(KeyError):
         map_of(kind, model)
+
+
+def test_boxes_that_are_otherwise_in_some_models():
+    """Nothing is blocked of a checkpoint from elsewhere; a loss of one's own may be anything."""
+    assert "<PAD>" in stage_named("probabilities", "transformer").sentence
+    for model in ("checkpoint", "checkpoint:cached"):
+        (box,) = (each for each in map_of("generation", model).stages if "prob" in each.key)
+        assert box == stage_named("probabilities", model)
+        assert "none is blocked" in box.sentence
+    assert "nats" in stage_named("loss", "checkpoint").sentence
+    assert "nats" not in stage_named("loss", "module").sentence
 
 
 def test_a_state_no_box_has():

@@ -89,6 +89,9 @@ async def test_a_module_of_ones_own(own: str, size: tuple[int, int]):
         assert screen.state == "modules.0"
         await screen.press("N")
         assert screen.state == "loss"
+        assert "your own code gives" in " ".join(screen.text.split())
+        assert "LOSS  as your code gives it" in screen.text
+        assert "nats" not in screen.text  # it may be anything
         await screen.press("N", "N")
         assert screen.state == "update.0.weight"
         await screen.press(".", "p", "p")

@@ -159,10 +159,14 @@ class LiveScreen(LiveKeys, inherit_bindings=False):
         """How the run stands; it rings once when a breakpoint has paused it."""
         before, self.status = self.status, status
         is_paused = status.get("state") == PAUSED and status.get("why") is not None
-        as_before = before and all(before.get(key) == status.get(key) for key in ("state", "why"))
+        known = ("state", "why", "stops")  # it may have gone on, and have stopped again
+        as_before = before and all(before.get(key) == status.get(key) for key in known)
         if is_paused and before and not as_before:
             self.app.bell()
-        if before and before.get("state") != PAUSED and status.get("walk"):
+        stands = (
+            before and before.get("state") == PAUSED and before.get("stops") == status.get("stops")
+        )
+        if before and not stands and status.get("walk"):
             self.post_message(self.OpenWalk())
 
     def lose(self, error: WorkerDied) -> None:

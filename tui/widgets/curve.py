@@ -22,10 +22,12 @@ class LossCurve(Lines):
         self.losses: list[float] = []
         self.first = 1
         self.step = 0
+        self.own = False
 
-    def show_losses(self, losses: list[float], first: int, step: int) -> None:
-        """Losses of the steps from `first` on, the cursor at `step`."""
-        self.losses, self.first, self.step = losses, first, step
+    def show_losses(self, losses: list[float], first: int, step: int, own: bool = False) -> None:
+        """Losses of the steps from `first` on, the cursor at `step`; `own`: as code of the user's
+        gives them."""
+        self.losses, self.first, self.step, self.own = losses, first, step, own
         self.draw()
 
     def on_resize(self) -> None:
@@ -35,7 +37,8 @@ class LossCurve(Lines):
         width, height = self.size.width, self.size.height
         if width < AXIS + 4 or height < 3:
             return
-        title = line(("LOSS", STRONG), ("  mean over the batch, in nats", DIM))
+        unit = "as your code gives it" if self.own else "mean over the batch, in nats"
+        title = line(("LOSS", STRONG), (f"  {unit}", DIM))
         if not self.losses:
             self.show([title, line(("  none yet: the first comes with step 1", DIM))])
             return
