@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from textual import events
@@ -16,6 +17,7 @@ from engine.maps import (
     stage_named,
     title_of,
 )
+from tui.drawing_arguments import DRAWS
 from tui.number_keys import NumberKeys
 from tui.opened_arguments import WORKED, elsewhere, options_of_shipped
 from tui.places import Place, place_of
@@ -108,8 +110,10 @@ class Keys(NumberKeys, inherit_bindings=False):
         self.push_screen(Choice("open another model", choices, self.walker.model), chosen)
 
     async def open_instead(self, key: str) -> None:
-        """Something that ships, in place of what is walked."""
-        await self.walker.start_over(*options_of_shipped(key))
+        """Something that ships, in place of what is walked; tokens are chosen as before."""
+        options, kind = options_of_shipped(key)
+        draws = {name: getattr(self.walker.options, name) for name in DRAWS}
+        await self.walker.start_over(replace(options, **draws), kind)
         self.trail.clear()
 
     @property

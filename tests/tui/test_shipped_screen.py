@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from engine.service.options import Options
@@ -78,6 +81,25 @@ async def test_others_are_opened_instead(size: tuple[int, int]):
         assert screen.app.walker.kind == "generation"
         await screen.goto("1:choice")
         screen.check()
+
+
+async def test_another_is_opened_and_draws_the_same_way():
+    """So that two models can be compared: the same draw chooses from the probabilities of each."""
+    options, kind = options_of_shipped(f"checkpoint:{SHIPPED[0]}")
+    drawing = replace(options, temperature=0.5, draw_seed=7)
+    draws = []
+    async with opened(drawing, LARGE, kind=kind) as screen:
+        await screen.goto("1:choice")
+        draws.append(re.search(r"the draw\s+([\d.]+)", screen.explanation))
+        app = screen.app
+        app.walker.later(lambda: app.open_instead("checkpoint:mlp"))
+        await screen.settle()
+        await screen.goto("1:logits.temperature")
+        await screen.goto("1:choice")
+        draws.append(re.search(r"the draw\s+([\d.]+)", screen.explanation))
+    assert draws[0] is not None
+    assert draws[1] is not None
+    assert draws[0][1] == draws[1][1]
 
 
 def test_window_models_write_too(command: Command):
