@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from engine.errors import UsageError
 from engine.service.options import SEED, Options
 from engine.service.saved import SAVED, SHIPPED
-from tui.drawing_arguments import add_draws, drawn
+from tui.drawing_arguments import DRAWS, FILTERS, add_draws, drawn
 from tui.learned_arguments import add_learned
 from tui.opened_arguments import add_open_commands, add_opened, check_map, map_of, opened_values
 from tui.places import edit_of
@@ -39,6 +39,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     is walked opens on the first checkpoint that ships. Raises UsageError."""
     given = parser().parse_args(arguments)
     named = {key for key, value in vars(given).items() if value is not None} - BESIDE
+    named -= {*DRAWS, "prompt"}  # of what is written, by whichever model
     if given.command is None and not named:
         given.opened = f"{SAVED}{SHIPPED[0]}"
     return given
@@ -251,7 +252,13 @@ def options_of(given: argparse.Namespace) -> Options:
         raise UsageError(f"--steps {given.steps} makes nothing: give 1 or more")
     seeded = "draw_seed" in said or (generating and "seed" in said)
     if sum(("draw" in said, given.greedy, seeded)) > 1:
-        raise UsageError("--draw, --seed and --greedy exclude each other: give one of them")
+        raise UsageError(
+            "--draw, --draw-seed (or --seed) and --greedy exclude each other: give one of them"
+        )
+    if given.greedy and any(name in said for name in FILTERS):
+        raise UsageError(
+            "--greedy takes the most probable token: leave out --temperature, --top-k and --top-p"
+        )
     if generating:
         if "seed" in said:  # here it is that of the draws
             values |= {"seed": SEED, "draw_seed": said["seed"]}

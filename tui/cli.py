@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Coroutine
@@ -32,6 +33,10 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) and error.filename is None
+        said = f"the output cannot be written ({error.strerror}): make room, or write elsewhere"
+        code = tell(TensorstepError(said) if full else error, debug)
     except (Exception, KeyboardInterrupt) as error:
         code = tell(error, debug)
     sys.exit(code)

@@ -28,5 +28,5 @@ def add_draws(made: argparse.ArgumentParser) -> None:
 def drawn(values: dict[str, Any]) -> dict[str, Any]:
     """Where the logits are changed before one is chosen, tokens are drawn: by seed 0 where nothing
     else is said."""
-    said = "draw" in values or "draw_seed" in values or values.get("greedy")
+    said = "draw" in values or "draw_seed" in values
     return {"draw_seed": 0} if any(name in values for name in FILTERS) and not said else {}

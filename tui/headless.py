@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -259,9 +260,13 @@ class ProgressLine:
         self._write("")
 
     def show(self, progress: Progress) -> None:
-        line = self._pace.line(progress, glyphs_for())
+        width = min(WIDTH, (self._width() or WIDTH + 1) - 1)
+        line = self._pace.line(progress, glyphs_for(), width)
         if time.monotonic() - self._began > SOON:
-            self._write(shown(line)[:WIDTH])
+            self._write(shown(line)[:width])
+
+    def _width(self) -> int:
+        return os.get_terminal_size(sys.stderr.fileno()).columns if self._on else 0
 
     def _write(self, line: str) -> None:
         if self._on and (line or self._drawn):

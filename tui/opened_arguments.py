@@ -69,6 +69,7 @@ def add_generate(commands: Any) -> None:
     add_filters(made)
     add(
         "--seed",
+        "--draw-seed",
         dest="draw_seed",
         type=int,
         metavar="N",

@@ -25,17 +25,18 @@ class Pace:
         """Other work begins, whatever it is called."""
         self._what = None
 
-    def line(self, progress: Progress, glyphs: Glyphs) -> str:
-        """What is done, a bar where its end is known, how many, a second, and seconds left."""
+    def line(self, progress: Progress, glyphs: Glyphs, width: int | None = None) -> str:
+        """What is done, a bar where its end is known and the width has room, how many, a second,
+        and seconds left."""
         now = self._clock()
         if progress.what != self._what or progress.done < self._last:
             self._what, self._since, self._at = progress.what, now, progress.done
         self._last = progress.done
-        parts = [progress.what]
+        parts, bar = [progress.what], ""
         rate = (progress.done - self._at) / (now - self._since) if now > self._since else 0.0
         if progress.total:
             full = BAR * min(progress.done, progress.total) // progress.total
-            parts.append(glyphs.full * full + glyphs.rest * (BAR - full))
+            bar = glyphs.full * full + glyphs.rest * (BAR - full)
             parts.append(f"{progress.done:,} of {progress.total:,}")
         elif progress.done:
             parts.append(f"{progress.done:,}")
@@ -43,7 +44,10 @@ class Pace:
             parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
             if progress.total:
                 parts.append(f"{left(max(0, progress.total - progress.done) / rate)} left")
-        return "  ".join(parts)
+        plain = "  ".join(parts)
+        if not bar or (width is not None and len(plain) + 2 + len(bar) > width):
+            return plain
+        return "  ".join([parts[0], bar, *parts[1:]])
 
 
 def left(seconds: float) -> str:

@@ -15,7 +15,7 @@ from engine.data.sampling import EpochRows
 from engine.data.split import TRAIN, VALIDATION
 from engine.data.windows import Sequences
 from engine.experiments.comparing import A_RULE, alike, circumstances, elsewhere
-from engine.experiments.rows import Curve, Result, Row, exact, made, printed
+from engine.experiments.rows import Curve, Result, Row, exact, printed
 from engine.models.base import evaluate
 from engine.models.transformer import TinyTransformer
 from engine.progress import Tell
@@ -110,7 +110,6 @@ def reproduce(tell: Tell | None = None) -> Result:
     result = Result("character-logs", "The character model on job logs", facts=facts)
     result.rows += [exact(name, RULES[name], here, A_RULE) for name, here in found.items()]
     result.rows += [*rows_of_24(losses[24]), *rows_of_32(losses[32])]
-    result.rows.append(made("greedy text: times p at its end", len(text) - len(text.rstrip("p"))))
     result.sections.append(("Greedy text before training", text.splitlines()))
     result.notes += NOTES
     for context, of_both in losses.items():

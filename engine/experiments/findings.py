@@ -76,30 +76,26 @@ USUAL = (  # of the stories of the measured experiment, and of the storybook
 
 
 def sections(
-    fresh: StatesModel,
-    trained: Mapping[str, StatesModel],
-    tokenizer: Tokenizer,
-    questions: Questions,
+    models: Mapping[str, StatesModel], tokenizer: Tokenizer, questions: Questions
 ) -> list[Section]:
-    """Of the first model before training, and of all after it by their names. Raises
-    TensorstepError for words that the vocabulary does not have."""
-    both = {BEFORE: fresh, **trained}
+    """Of models by their names, before training and after. Raises TensorstepError for words that
+    the vocabulary does not have."""
     found: list[Section] = []
     for word in questions.words:
         i = known(tokenizer, word)
         nearest = {
             name: neighbours(embedding_of(model), tokenizer.itos, i, NEAR)
-            for name, model in both.items()
+            for name, model in models.items()
         }
         found.append((f"nearest to {word!r}, by cosine", compared(nearest)))
-    found += of_contexts(both, tokenizer, questions.sentences[:2])
+    found += of_contexts(models, tokenizer, questions.sentences[:2])
     for sentence in questions.sentences:
-        found += of_attention(trained, tokenizer, sentence)
+        found += of_attention(models, tokenizer, sentence)
     if questions.instead is not None and questions.sentences:
         sentence, (position, word) = questions.sentences[0], questions.instead
         changes = {
             name: intervene(model, tokenizer, sentence, position, word)
-            for name, model in both.items()
+            for name, model in models.items()
         }
         told = f"{sentence!r} with {word!r} as token {position}: the most likely next tokens"
         found.append((told, compared(changes)))
@@ -125,12 +121,12 @@ def of_contexts(
 
 
 def of_attention(
-    trained: Mapping[str, StatesModel], tokenizer: Tokenizer, sentence: str
+    models: Mapping[str, StatesModel], tokenizer: Tokenizer, sentence: str
 ) -> list[Section]:
     """Where the heads look in a sentence: weight, place from the last token, token."""
     readings = {
         name: attention_of(model, tokenizer, sentence)
-        for name, model in trained.items()
+        for name, model in models.items()
         if hasattr(model, "W_Q") or model.every_position
     }
     told = f"attention from the last token of {sentence!r}: weight, place from it, token"

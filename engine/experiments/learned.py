@@ -292,7 +292,7 @@ def replaced(reading: Sequence[Intervention]) -> Lines:
         for when, likely in (("as it is", each.before), ("replaced", each.after)):
             for rank, one in enumerate(likely, start=1):
                 yield f"{when} {rank}", f"{one.probability:.3f} {one.token}"
-        yield "KL (nats)", f"{each.divergence:.4f}"
+        yield "KL (nats)", f"{each.divergence:.4f}" if each.is_seen else "outside its context"
 
 
 LINES: dict[type, Callable[[Sequence[Any]], Lines]] = {

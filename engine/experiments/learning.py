@@ -5,7 +5,7 @@ A checkpoint is one of this project's own form; a run is all the checkpoints tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,9 @@ def learned(
     picture: Path | None = None,
     tell: Tell | None = None,
 ) -> Result:
-    """What is asked, of one or several, side by side; and the words of the last in one plane,
-    which is drawn to `picture`, too.
+    """What is asked, of one or several, side by side, before training and after it; and of each
+    the words in one plane of all its checkpoints, which is drawn to `picture`, too. Where there are
+    several, each has a picture of its own: their planes have no axes in common.
 
     Raises UsageError for models of different vocabularies, and for what cannot be opened; see
     `Questions` and `engine.experiments.learned` for what cannot be asked.
@@ -103,27 +104,45 @@ def learned(
                 " alone"
             )
     asked = questions.fitting(tokenizer)
-    trained = side_by_side(opened)
     title = f"What was learned: {', '.join(each.title for each in opened)}"
     result = Result("learned", title)
-    result.sections += sections(opened[0].fresh, trained, tokenizer, asked)
-    last = opened[-1]
-    kept = list(last.trained.values())
-    after: Mapping[str, StatesModel] = {AFTER: kept[0]} if len(kept) == 1 else last.trained
-    places = Places.of({BEFORE: last.fresh, **after}, tokenizer, asked.words)
-    result.sections.append(places.section(last.title))
-    result.history.append(as_json(places))
-    if picture is not None:
-        draw(places, picture)
-        result.notes.append(f"{str(picture)!r} has the plane as a picture.")
+    models = side_by_side(opened)
+    result.sections += sections(models, tokenizer, asked)
+    result.notes += unanswered(questions, models.values())
+    for each in opened:
+        kept = list(each.trained.values())
+        after: Mapping[str, StatesModel] = {AFTER: kept[0]} if len(kept) == 1 else each.trained
+        places = Places.of({BEFORE: each.fresh, **after}, tokenizer, asked.words)
+        result.sections.append(places.section(each.title))
+        result.history.append({"model": each.name, **as_json(places)})
+        if picture is not None:
+            own = picture if len(opened) == 1 else beside(picture, each.name)
+            draw(places, own)
+            result.notes.append(f"{str(own)!r} has the plane as a picture.")
     return result
 
 
+def beside(picture: Path, name: str) -> Path:
+    """The picture of one of several models."""
+    return picture.with_name(f"{picture.stem}-{name}{picture.suffix}")
+
+
+def unanswered(questions: Questions, models: Iterable[StatesModel]) -> list[str]:
+    """What was asked to no effect, a sentence each."""
+    heads = any(hasattr(model, "W_Q") or model.every_position for model in models)
+    few = len(questions.sentences) == 1 and questions.instead is None
+    if few and not heads:
+        return ["Without attention one sentence says nothing: give two, or --instead too."]
+    return []
+
+
 def side_by_side(opened: Sequence[Learned]) -> dict[str, StatesModel]:
-    """All of them by name; the checkpoints of a run by their steps, with the run's name where there
-    is more than that run. Raises UsageError for two of one name."""
+    """All of them by name, each as it was before training first; the checkpoints of a run by their
+    steps, with the run's name where there is more than that run. Raises UsageError for two of one
+    name."""
     found: dict[str, StatesModel] = {}
     for each in opened:
+        found[BEFORE if len(opened) == 1 else f"{each.name} {BEFORE}"] = each.fresh
         for step, model in each.trained.items():
             parts = (each.name, step) if len(opened) > 1 else (step or each.name,)
             name = " ".join(filter(None, parts))

@@ -117,7 +117,8 @@ def watch(
             worker = run.read_worker()
             why = f": {worker.why}" if worker and worker.why else ""
             raise TensorstepError(
-                f"the run in {str(run.path)!r} has {state}{why}; mend that, then run this again"
+                f"the run in {str(run.path)!r} has {state}{why}; what it said is in"
+                f" {run.log.name!r} there; run this again to go on with it"
             )
         if state == PAUSED:
             worker = run.read_worker()
@@ -146,7 +147,10 @@ def finished(run: RunDirectory, tell: Tell | None) -> Finished:
     found = checkpoints_in(run.checkpoints)
     chosen = best_of(found) or (found[-1] if found else None)
     if chosen is None:
-        raise TensorstepError(f"the run in {str(run.path)!r} has no checkpoint: delete it")
+        raise TensorstepError(
+            f"the run in {str(run.path)!r} has no checkpoint: delete that folder, and it is trained"
+            " anew"
+        )
     snapshot, state = load_checkpoint(chosen)
     choice = {
         "step": chosen.step,
@@ -154,6 +158,20 @@ def finished(run: RunDirectory, tell: Tell | None) -> Finished:
         "data_sha256": state["data_sha256"],
     }
     sealed = Sealed(session, run.name, choice)
-    rows = [json.loads(line) for line in run.metrics.read_bytes().splitlines()]
+    rows = rows_of(run)
     model = session.restored(snapshot)
     return Finished(run, chosen.step, chosen.val_loss, session, model, rows, sealed)
+
+
+def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
+    """Its metrics, a step each. Raises TensorstepError where a line of them is damaged."""
+    rows = []
+    for number, line in enumerate(run.metrics.read_bytes().splitlines(), start=1):
+        try:
+            rows.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
+            raise TensorstepError(
+                f"line {number} of {str(run.metrics)!r} is damaged: delete the folder, and the run"
+                " is trained anew"
+            ) from None
+    return rows

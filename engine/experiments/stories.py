@@ -102,7 +102,8 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     for kind in KINDS:
         for seed in plan.seeds:
             options = plan.options(kind, seed)
-            what = f"{KINDS[kind]}, seed {seed}"
+            place = f"{len(runs) + 1} of {len(KINDS) * len(plan.seeds)}"
+            what = f"{KINDS[kind]}, seed {seed} ({place})"
             runs[kind, seed] = finished(train(folder / f"{kind}-{seed}", options, what, tell), tell)
     frozen = Frozen(folder, *(run.sealed for run in runs.values()))
     result = Result("tinystories", "A window MLP, one head and four heads, on the same stories")
@@ -120,7 +121,12 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     fresh = {KINDS[kind]: run.session.model(kind) for kind, run in first.items()}
     trained = {KINDS[kind]: run.model for kind, run in first.items()}
     tokenizer = first["mlp"].session.prepared.tokenizer
-    result.sections += sections(fresh["mlp"], trained, tokenizer, Questions().fitting(tokenizer))
+    models = {
+        each: model
+        for name in trained
+        for each, model in ((f"{name} {BEFORE}", fresh[name]), (name, trained[name]))
+    }
+    result.sections += sections(models, tokenizer, Questions().fitting(tokenizer))
     for name, model in trained.items():
         result.sections.append(writes(result, name, model, tokenizer, tell))
     for name, model in trained.items():
@@ -190,7 +196,7 @@ def order_of(plan: Plan, losses: dict[tuple[str, int], dict[str, float]]) -> lis
         lowest = min(losses[worse, seed]["test"] for seed in plan.seeds)
         highest = max(losses[better, seed]["test"] for seed in plan.seeds)
         told = f"{KINDS[better]} ahead of {KINDS[worse]}, every seed"
-        figures = f"{highest:.4f} against {lowest:.4f}"
+        figures = f"the worst {highest:.4f}, against the best {lowest:.4f}"
         if plan.comparable:
             found.append(exact(told, True, highest < lowest, figures))
         else:

@@ -41,8 +41,8 @@ def reproduce(folder: Path, shipped: bool = False, tell: Tell | None = None) -> 
     if shipped:
         return result
     result.notes.append(
-        "The checkpoints were trained on an Intel Xeon. Other processors round sums otherwise, which"
-        " thousands of steps make grow: losses may then differ in the third digit."
+        "The checkpoints were trained on an Intel Xeon. Other processors round sums otherwise,"
+        " which thousands of steps make grow: losses may then differ in the third digit."
     )
     for name in SHIPPED:
         train_anew(result, name, folder / name, tell)
@@ -75,7 +75,8 @@ def train_anew(result: Result, name: str, folder: Path, tell: Tell | None) -> No
     card = facts_of(name)
     options = RunOptions.from_json(card["run"])
     title = f"{name}, trained anew"
-    found = finished(train(folder, options, title, tell, card["threads"]), tell)
+    what = f"{title} ({SHIPPED.index(name) + 1} of {len(SHIPPED)})" if name in SHIPPED else title
+    found = finished(train(folder, options, what, tell, card["threads"]), tell)
     frozen = Frozen(folder, found.sealed)
     kind = options.walk.model
     here = {side: found.session.split_loss(found.model, kind, side) for side in LEARNT}

@@ -53,10 +53,11 @@ def reproduce(folder: Path, plan: Plan, tell: Tell | None = None) -> Result:
     plan = fitted(plan, tell)
     seed = plan.seeds[0]
     short = replace(plan, seeds=(seed,), steps=STEPS, eval_every=STEPS)
+    count = len({tuple(varied.values()) for _, _, varied in settings()})
     for name, value, varied in settings():
         key = "-".join(f"{each}" for each in varied.values())
         if key not in losses:
-            what = f"{TITLES[name]} {value}"
+            what = f"{TITLES[name]} {value} ({len(losses) + 1} of {count})"
             run = train(folder / key, short.options("mlp", seed, **varied), what, tell)
             found = finished(run, tell)
             loss = found.session.split_loss(found.model, "mlp", VALIDATION)

@@ -14,7 +14,8 @@ from engine.ops import scale
 from engine.ops.data import top_k, top_p
 from engine.states import State, States
 
-COLDEST = 1e-6  # a temperature: logits divided by less may be larger than float32 can hold
+# a temperature: logits divided by less may be larger than float32 can hold, by more they are alike
+COLDEST, HOTTEST = 1e-6, 1e6
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Filters:
             raise UsageError(
                 f"a temperature of {t:g} makes the logits infinite: give {COLDEST:g} or more, or"
                 " leave it out for the most probable token"
+            )
+        if t is not None and t > HOTTEST:
+            raise UsageError(
+                f"a temperature of {t:g} makes all tokens alike: give {HOTTEST:g} or less"
             )
         if k is not None and k < 1:
             raise UsageError(f"--top-k {k} keeps no token: give 1 or more")

@@ -73,8 +73,8 @@ def load_checkpoint(checkpoint: Checkpoint) -> tuple[Snapshot, dict[str, Any]]:
         torch.set_rng_state(tensors.pop(RNG))
     except (OSError, ValueError, KeyError, TypeError):
         raise TensorstepError(
-            f"the checkpoint {str(checkpoint.path)!r} is damaged: delete it, and the one before is"
-            " used"
+            f"the checkpoint {str(checkpoint.path)!r} is damaged: delete it, and the one before"
+            " it is used, if there is one"
         ) from None
     return Snapshot(state["step"], tensors), state
 

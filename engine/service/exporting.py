@@ -28,7 +28,7 @@ from engine.service.saved import CARD, CONFIG, TOKENIZER, WEIGHTS, Saved, config
 PREFIX = "parameters."
 # of a walk: what a checkpoint has in its own form
 OWN = (
-    *("opened", "dtype", "text", "lines", "sentence", "prompt", "rows"),
+    *("opened", "dtype", "text", "prompt", "rows"),
     *("tokenizer", "max_vocab", "min_freq"),
 )
 SOURCES = ("sentence", "text", "corpus")
@@ -56,13 +56,17 @@ def export(
         raise UsageError(f"the run {run.name!r} has no checkpoint yet: let it train on")
     if run.read_config().get("sealed") and not is_frozen(run):
         raise UsageError(
-            f"the run {run.name!r} is part of an experiment whose test side is sealed: let"
-            " `tensorstep reproduce` come to its end first"
+            f"the run {run.name!r} is part of an experiment whose test side is sealed, and a card"
+            " has the loss on it: let `tensorstep reproduce` make its choice first (a sweep"
+            " makes none)"
         )
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"{str(to)!r} is there already: give a new folder")
+    if title is not None and not title.isprintable():
+        raise UsageError("--title holds control characters: leave them out")
     options = RunOptions.from_json(run.read_config()["run"])
     session = RunSession(options, tell)
+    prompt = session.first_words() if prompt is None else checked(prompt, session)
     snapshot, state = load_checkpoint(chosen)
     facts = facts_of(session, snapshot, chosen, state)
     corpus = session.prepared.corpus.name
@@ -83,6 +87,14 @@ def export(
     return {"folder": str(to), **facts}
 
 
+def checked(prompt: str, session: RunSession) -> str:
+    """The prompt. Raises UsageError for one that the model could not go on with."""
+    if not prompt.isprintable():
+        raise UsageError("--prompt holds control characters: leave them out")
+    session.generating(session.model(session.options.model), prompt, cache=False)
+    return prompt
+
+
 def parameters_of(snapshot: Snapshot) -> dict[str, torch.Tensor]:
     """The parameters alone, in float32, on the CPU."""
     return {
@@ -93,11 +105,14 @@ def parameters_of(snapshot: Snapshot) -> dict[str, torch.Tensor]:
 
 
 def options_of(options: RunOptions) -> dict[str, Any]:
-    """The options of a walk of it: those that were given, without paths and defaults."""
+    """The options of a walk of it: those that were given, without defaults. A text of the user's is
+    a corpus like any other: the vocabulary is there, and it is read when it is needed."""
     default = type(options.walk)().to_json()
+    told = options.walk.to_json()
+    told["corpus"] = told["corpus"] or told.pop("text")
     return {
         name: value
-        for name, value in options.walk.to_json().items()
+        for name, value in told.items()
         if name == "model" or (name not in OWN and value != default[name])
     }
 

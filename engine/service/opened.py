@@ -22,7 +22,7 @@ from engine.models.pretrained import Pretrained, load_pretrained
 from engine.processes import Process
 from engine.progress import Tell
 from engine.service.options import EXAMPLE, MODULE_FACTORY, Options
-from engine.service.saved import TOKENIZER, WEIGHTS, saved_in
+from engine.service.saved import TEXTS, TOKENIZER, WEIGHTS, saved_in
 from engine.service.session import Session
 from engine.text.boundaries import Boundaries
 from engine.text.listed import ListedTokenizer
@@ -96,8 +96,8 @@ class SavedSession(Session):
     @property
     def corpus_name(self) -> str:
         """Known without reading it, where it is the one that trained it."""
-        corpus = self.options.corpus
-        own = corpus is not None and corpus == self.saved.options.get("corpus")
+        first = Options.from_json(self.saved.options)
+        own = all(getattr(self.options, name) == getattr(first, name) for name in TEXTS)
         return self.saved.corpus if own else super().corpus_name
 
     @property

@@ -26,6 +26,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {  # of each optimizer, beside the learni
     "adam": (),
     "adamw": ("weight_decay",),
 }
+SPOKEN = {"tokens": "max-new-tokens"}  # options that are called otherwise
 POSITIVE = (
     "context",
     "batch",
@@ -143,17 +144,20 @@ class Options:
             raise UsageError(f"{names} are both given: give one of them")
         if self.lines and self.text is None and self.corpus is None:
             raise UsageError("--lines goes with --text FILE")
-        if self.lines and self.corpus is not None and not os.path.isfile(self.corpus):
+        # texts behind a checkpoint may be gone: the worker tells so once they are read
+        path = self.corpus or ""
+        gone = self.opened is not None and os.path.isabs(path) and not os.path.exists(path)
+        if self.lines and self.corpus is not None and not gone and not os.path.isfile(self.corpus):
             raise UsageError(f"--lines goes with a text file: {self.corpus!r} is none")
         if self.documents is not None and self.text is None and self.corpus is None:
             raise UsageError("--documents goes with --corpus SPEC or --text FILE")
         if self.tokenizer != WORDS or (self.max_vocab, self.min_freq) != (None, None):
             self._check_vocabulary()
-        if self.corpus is not None:
+        if self.corpus is not None and not gone:
             from engine.data.corpus import check_spec
 
             check_spec(self.corpus)
-        elif not self.worked:
+        elif self.corpus is None and not self.worked:
             self.open()
 
     def _check_vocabulary(self) -> None:
@@ -201,7 +205,7 @@ class Options:
         for name in POSITIVE:
             value = getattr(self, name)
             if value is not None and value < 1:
-                option = name.replace("_", "-")
+                option = SPOKEN.get(name, name.replace("_", "-"))
                 raise UsageError(f"--{option} {value} is too small: give 1 or more")
         if self.train_steps < 0:
             raise UsageError(f"--train-steps {self.train_steps} is too small: give 0 or more")

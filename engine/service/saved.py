@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ SHIPPED_IN = Path(__file__).resolve().parents[2] / "checkpoints"
 SHIPPED = ("transformer", "four-heads", "one-head", "mlp", "characters")
 # what the weights fix: with another of these they would not fit, or mean something else
 FIXED = ("model", "tokenizer", "context", "width", "hidden", "heads", "blocks")
+TEXTS = ("sentence", "text", "lines", "corpus", "documents")  # where its texts come from
 TOKENS = 60  # of a text that it writes, at the most, unless another number is asked for
 
 
@@ -72,7 +73,7 @@ class Saved:
                 )
         own = {**self.options, "prompt": self.prompt, "tokens": TOKENS, "train_steps": 0}
         if {"sentence", "text", "corpus"} & set(given):
-            own = {k: v for k, v in own.items() if k not in ("corpus", "documents")}
+            own = {k: v for k, v in own.items() if k not in TEXTS}
         if given.get("optimizer", own.get("optimizer")) != own.get("optimizer"):
             own = {k: v for k, v in own.items() if k not in ("momentum", "weight_decay")}
         return {**own, **given, "tokenizer": str(self.folder / TOKENIZER)}
@@ -112,7 +113,8 @@ def read(folder: Path, only_ours: bool = False) -> Saved | None:
         )
     try:
         options = Options.from_json(values["options"])
-        replace(options, corpus=None, documents=None).check()  # the texts may be gone
+        without = {k: v for k, v in values["options"].items() if k not in TEXTS}
+        Options.from_json(without).check()  # the texts may be gone
         kept = {k: v for k, v in options.to_json().items() if k in values["options"]}
         title, corpus = str(values["title"]), str(values["facts"]["corpus"])
         steps, sums = int(values["steps"]), dict(values["sha256"])

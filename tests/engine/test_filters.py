@@ -292,6 +292,13 @@ def test_settings_that_leave_nothing(settings: dict[str, float], sentence: str):
     assert str(told.value) == sentence
 
 
+@pytest.mark.parametrize("temperature", [1.1e6, 1e308])
+def test_a_temperature_that_would_make_all_tokens_alike(temperature: float):
+    with pytest.raises(UsageError, match="makes all tokens alike: give 1e\\+06 or less"):
+        Filters(temperature=temperature)
+    Filters(temperature=1e6)
+
+
 @pytest.mark.parametrize("temperature", [9e-7, 1e-45, 1e-320])
 def test_a_temperature_that_would_make_logits_infinite(temperature: float):
     with pytest.raises(UsageError) as told:

@@ -41,7 +41,7 @@ def test_the_default_is_the_worked_sentence():
         ({"width": 0}, "--width 0 is too small"),
         ({"hidden": 0}, "--hidden 0 is too small"),
         ({"heads": 0}, "--heads 0 is too small"),
-        ({"tokens": 0}, "--tokens 0 is too small"),
+        ({"tokens": 0}, "--max-new-tokens 0 is too small"),
         ({"train_steps": -1}, "--train-steps -1 is too small: give 0 or more"),
         ({"draw": 1.5}, "--draw 1.5 is no share: give a number from 0 to 1"),
         ({"draw": -0.1}, "--draw -0.1 is no share"),

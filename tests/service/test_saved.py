@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
+from engine.data.storybook import write_stories
 from engine.errors import TensorstepError, UsageError
 from engine.experiments.runs import finished, train
 from engine.experiments.sealed import Frozen
@@ -65,6 +67,50 @@ def test_it_is_opened_as_it_was_trained(run: RunDirectory, tmp_path: Path):
     trained = Session(Options.from_json(run.read_config()["run"]["walk"]))
     assert session.prepared.tokenizer.itos == trained.prepared.tokenizer.itos
     assert torch.equal(session.prepared.streams["train"].ids, trained.prepared.streams["train"].ids)
+
+
+@pytest.mark.parametrize("kind", ["text", "sentence", "corpus"])
+def test_texts_of_ones_own(kind: str, tmp_path: Path):
+    """It opens on the texts that it was trained on, and writes without them."""
+    path = tmp_path / "stories.txt"
+    stories = write_stories(40, 3)
+    path.write_text("\n".join(stories))
+    spec = stories[0] if kind == "sentence" else str(path)
+    lines = {} if kind == "sentence" else {"lines": True}
+    options = RunOptions.by_protocol(
+        {"model": "mlp", kind: spec, "context": 8, "width": 8, "hidden": 16, "batch": 8} | lines,
+        steps=4,
+        eval_every=2,
+        device="cpu",
+    )
+    run = made(tmp_path / "run", options.check())
+    training = TrainingRun(run, options, Control(), RunSession(options))
+    training.begin()
+    assert training.go() == FINISHED
+    saved = saved_in(export(run, tmp_path / "out", None, None)["folder"])
+    assert saved is not None
+    session = open_session(options_of(saved))
+    trained = Session(options.walk)
+    assert torch.equal(session.prepared.streams["train"].ids, trained.prepared.streams["train"].ids)
+    assert session.corpus_name == trained.prepared.corpus.name
+    assert saved.prompt == trained.first_words()
+    path.unlink()
+    session = open_session(options_of(saved))
+    drain(session.generation("mlp").states(1))
+    if kind != "sentence":
+        with pytest.raises(TensorstepError, match="there is no corpus and no file"):
+            session.prepared.streams["train"]
+
+
+def test_what_cannot_be_written_on_a_card(run: RunDirectory, tmp_path: Path):
+    for title, prompt, why in (
+        ("a\nb\x1b[31m", None, "--title holds control characters"),
+        ("mine", "\x1b[31m", "--prompt holds control characters"),
+        ("mine", "zzz", "the prompt 'zzz' has no token of the vocabulary"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(why)):
+            export(run, tmp_path / "out", title, prompt)
+    assert not (tmp_path / "out").exists()
 
 
 def test_its_training_goes_on(run: RunDirectory, tmp_path: Path):

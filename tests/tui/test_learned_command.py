@@ -48,8 +48,9 @@ def nearest(name: str, word: str) -> list[tuple[str, float]]:
 def test_near_words_are_those_of_the_files(command: Command):
     found = sections(command, *HEADS, "--word", "grandma")
     lines = found["nearest to 'grandma', by cosine"]
-    assert lines[0].split() == ["before", "one-head", "four-heads"]
-    for column, name in ((1, "one-head"), (2, "four-heads")):
+    names = ["one-head before", "one-head", "four-heads before", "four-heads"]
+    assert re.split(r"  +", lines[0].strip()) == names
+    for column, name in ((1, "one-head"), (3, "four-heads")):
         told = [re.findall(r"([+-]\d\.\d{3}) (\S+)", line)[column] for line in lines[1:]]
         assert [word for _, word in told] == [word for word, _ in nearest(name, "grandma")]
         wanted = [cosine for _, cosine in nearest(name, "grandma")]
@@ -66,11 +67,23 @@ def test_what_is_asked_of_sentences(command: Command):
         f"attention from the last token of {second!r}: weight, place from it, token",
         f"{first!r} with 'kate' as token 0: the most likely next tokens",
     ]
-    weights = [[float(line.split()[5]) for line in found[title][1:]] for title in list(found)[1:3]]
-    for of_head in weights:
+    told = [re.findall(r"(\d\.\d{3}) +-?\d", " ".join(found[title])) for title in list(found)[1:3]]
+    columns = [list(map(float, one[i::2])) for one in told for i in range(2)]  # before, after
+    for of_head in columns:
         assert of_head == sorted(of_head, reverse=True)
         assert 0 < sum(of_head) <= 1.0005
     assert "ben by kate" in found[list(found)[3]][1]
+
+
+def test_what_was_asked_to_no_effect_is_told(command: Command):
+    _, out, _ = command("learned", "checkpoint:mlp", "--sentence", "ben had a ball")
+    assert "Without attention one sentence says nothing: give two, or --instead too." in out
+    _, out, _ = command("learned", "checkpoint:one-head", "--sentence", "ben had a ball")
+    assert "says nothing" not in out
+    long = " ".join(["ball"] * 80)
+    asked = ("--sentence", long, "--instead", "0=kate")
+    _, out, _ = command("learned", "checkpoint:one-head", *asked)
+    assert "outside its context" in out
 
 
 def test_without_questions_the_usual_ones(command: Command):
@@ -87,6 +100,11 @@ def test_pictures_and_reports(command: Command, tmp_path: Path):
         assert code == 0
         assert f"{tmp_path / name}' has the plane as a picture" in out
         assert (tmp_path / name).read_bytes().startswith(begins)
+    code, out, _ = command("learned", *HEADS, "--plane", tmp_path / "each.svg")
+    assert code == 0
+    for name, title in zip(("one-head", "four-heads"), ("one head", "four heads"), strict=True):
+        assert (tmp_path / f"each-{name}.svg").read_bytes().startswith(b"<svg")
+        assert f"{title} of attention: words in one plane of before and after (PCA)" in out
     code, out, _ = command("learned", "checkpoint:mlp", "--report", tmp_path / "r.md")
     assert code == 0
     assert "in one plane of before and after (PCA)" in (tmp_path / "r.md").read_text()

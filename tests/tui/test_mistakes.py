@@ -110,6 +110,7 @@ def test_a_prompt_of_unknown_words(refused: Refused, prompt: str):
 
 # --- options ---------------------------------------------------------------------------------
 
+EXCLUDED = "--draw, --draw-seed (or --seed) and --greedy exclude each other"
 TRAIN, GENERATE = ("states", "train"), ("states", "generate")
 MISTAKES: list[tuple[tuple[str, ...], tuple[Any, ...], str]] = [
     (TRAIN, ("--steps", 0), "--steps 0 makes nothing: give 1 or more"),
@@ -143,9 +144,21 @@ MISTAKES: list[tuple[tuple[str, ...], tuple[Any, ...], str]] = [
     (GENERATE, ("--train-steps", -1), "--train-steps -1 is too small: give 0 or more"),
     (GENERATE, ("--draw", 1.01), "--draw 1.01 is no share: give a number from 0 to 1"),
     (GENERATE, ("--draw", "nan"), "--draw nan is no share"),
-    (GENERATE, ("--draw", 0.5, "--seed", 1), "--draw, --seed and --greedy exclude each other"),
-    (GENERATE, ("--draw", 0.5, "--greedy"), "--draw, --seed and --greedy exclude each other"),
-    (GENERATE, ("--greedy", "--seed", 1), "--draw, --seed and --greedy exclude each other"),
+    (
+        GENERATE,
+        ("--draw", 0.5, "--seed", 1),
+        EXCLUDED,
+    ),
+    (
+        GENERATE,
+        ("--draw", 0.5, "--greedy"),
+        EXCLUDED,
+    ),
+    (
+        GENERATE,
+        ("--greedy", "--seed", 1),
+        EXCLUDED,
+    ),
     (TRAIN, ("--lines",), "--lines goes with --text FILE"),
     (TRAIN, ("--text", "x", "--sentence", "y"), "--sentence and --text are both given"),
     (TRAIN, ("--colour",), "--colour"),

@@ -21,12 +21,14 @@ BOTH = pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "120x40"])
 
 
 def test_without_options_the_first_of_them_opens():
-    for arguments in ([], ["--ascii"]):
+    for arguments in ([], ["--ascii"], ["--temperature", "0.8"], ["--draw-seed", "4"]):
         given = parse(arguments)
         options = options_of(given)
         assert (options.opened, map_of(given)) == (f"checkpoint:{SHIPPED[0]}", "generation")
         assert options.train_steps == 0
         assert options.prompt
+    asked = options_of(parse(["--prompt", "ben had a", "--top-p", "0.9"]))
+    assert (asked.opened, asked.prompt) == (f"checkpoint:{SHIPPED[0]}", "ben had a")
     for arguments in (["--model", "mlp"], ["--goto", "1:loss"], ["--map", "training"]):
         given = parse(arguments)
         assert options_of(given).opened is None
