@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.data.preparation import Prepared
 from engine.data.split import TEST, TRAIN, VALIDATION
+from engine.errors import TensorstepError
 from engine.experiments.rows import Curve, Result, exact, made
 from engine.experiments.runs import finished, train
 from engine.experiments.sampled import Sampled, sample
@@ -25,6 +26,7 @@ SAMPLES, TEMPERATURE, LONGEST, SEED = 200, 0.8, 100, 11
 SHOWN = 10  # stories of a report
 ACCEPTED, COPIED = 0.9, 0.1  # shares of all: at least, at most
 OTHER = "another machine or torch"
+COPIES = "copies of training stories"
 WRITES = "transformer"  # the one whose stories are read
 CLOSE = 5e-5  # losses that are summed in another order
 
@@ -44,8 +46,8 @@ def reproduce(folder: Path, shipped: bool = False, tell: Tell | None = None) -> 
         "The checkpoints were trained on an Intel Xeon. Other processors round sums otherwise,"
         " which thousands of steps make grow: losses may then differ in the third digit."
     )
-    for name in SHIPPED:
-        train_anew(result, name, folder / name, tell)
+    for number, name in enumerate(SHIPPED, start=1):
+        train_anew(result, name, folder / name, f"{number} of {len(SHIPPED)}", tell)
     return result
 
 
@@ -54,8 +56,10 @@ def read_shipped(result: Result, name: str, tell: Tell | None) -> None:
     more is asked than of those of another training."""
     opened = f"{SAVED}{name}"
     saved = saved_in(opened)
-    if saved is None:  # it is one of ours, or an error by now
-        return
+    if saved is None:
+        raise TensorstepError(
+            f"{opened!r} is no checkpoint of ours any more: install tensorstep anew"
+        )
     session = SavedSession(Options.from_json({**saved.options_with({}), "opened": opened}), tell)
     kind, losses = session.options.model, facts_of(name)["losses"]
     model = session.model(kind).eval()
@@ -70,13 +74,12 @@ def read_shipped(result: Result, name: str, tell: Tell | None) -> None:
         result.rows.append(exact(promised, True, holds, "see the shares above"))
 
 
-def train_anew(result: Result, name: str, folder: Path, tell: Tell | None) -> None:
+def train_anew(result: Result, name: str, folder: Path, place: str, tell: Tell | None) -> None:
     """Train a checkpoint to its end, and compare losses and selected step with its card's."""
     card = facts_of(name)
     options = RunOptions.from_json(card["run"])
     title = f"{name}, trained anew"
-    what = f"{title} ({SHIPPED.index(name) + 1} of {len(SHIPPED)})" if name in SHIPPED else title
-    found = finished(train(folder, options, what, tell, card["threads"]), tell)
+    found = finished(train(folder, options, f"{title} ({place})", tell, card["threads"]), tell)
     frozen = Frozen(folder, found.sealed)
     kind = options.walk.model
     here = {side: found.session.split_loss(found.model, kind, side) for side in LEARNT}
@@ -100,9 +103,6 @@ def facts_of(name: str) -> dict[str, Any]:
     """What the card of one that ships says."""
     facts: dict[str, Any] = json.loads((SHIPPED_IN / name / CONFIG).read_bytes())["facts"]
     return facts
-
-
-COPIES = "copies of training stories"
 
 
 def read_stories(

@@ -31,7 +31,7 @@ def test_it_comes_out_the_same(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(storybook, "SAMPLES", 2)
     monkeypatch.setattr(storybook, "LONGEST", 5)
     result = Result("storybook", "")
-    storybook.train_anew(result, name, tmp_path / "anew", None)
+    storybook.train_anew(result, name, tmp_path / "anew", "1 of 1", None)
     compared = [row for row in result.rows if row.published is not None]
     title = f"{name}, trained anew"
     sides = [f"{title}: {side} loss" for side in ("train", "validation", "test")]
