@@ -112,7 +112,6 @@ def test_the_logs_are_compared_with_the_reference():
     assert result.sections == [
         ("Greedy text before training", [test_character_logs.GREEDY + 91 * "p"])
     ]
-    assert here(character_logs)["greedy text: times p at its end"] == 91
 
 
 def test_where_the_notes_round_otherwise_is_said():
