@@ -4,7 +4,6 @@ tokenizer.json and card.md. Some ship with it. Knows no tensors, so that the scr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -55,6 +54,8 @@ class Saved:
             raise TensorstepError(
                 f"{str(path)!r} cannot be read ({error.strerror}): export the checkpoint anew"
             ) from None
+        import hashlib  # which the first frame does without
+
         if hashlib.sha256(content).hexdigest() != self.sha256.get(name):
             raise TensorstepError(
                 f"{str(path)!r} is not the file that its {CONFIG} was written with: export the"
