@@ -127,10 +127,15 @@ def of_attention(
     readings = {
         name: attention_of(model, tokenizer, sentence)
         for name, model in models.items()
-        if hasattr(model, "W_Q") or model.every_position
+        if has_heads(model)
     }
     told = f"attention from the last token of {sentence!r}: weight, place from it, token"
     return [(told, compared(readings))] if readings else []
+
+
+def has_heads(model: StatesModel) -> bool:
+    """Whether there is attention to read."""
+    return hasattr(model, "W_Q") or model.every_position
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 from engine.errors import TensorstepError, UsageError
 from engine.experiments import plane
-from engine.experiments.findings import AFTER, BEFORE, Places, Questions, sections
+from engine.experiments.findings import AFTER, BEFORE, Places, Questions, has_heads, sections
 from engine.experiments.report import keep
 from engine.experiments.rows import Result
 from engine.models import StatesModel
@@ -129,9 +129,8 @@ def beside(picture: Path, name: str) -> Path:
 
 def unanswered(questions: Questions, models: Iterable[StatesModel]) -> list[str]:
     """What was asked to no effect, a sentence each."""
-    heads = any(hasattr(model, "W_Q") or model.every_position for model in models)
     few = len(questions.sentences) == 1 and questions.instead is None
-    if few and not heads:
+    if few and not any(map(has_heads, models)):
         return ["Without attention one sentence says nothing: give two, or --instead too."]
     return []
 

@@ -158,13 +158,13 @@ def finished(run: RunDirectory, tell: Tell | None) -> Finished:
         "data_sha256": state["data_sha256"],
     }
     sealed = Sealed(session, run.name, choice)
-    rows = rows_of(run)
+    rows = metrics_of(run)
     model = session.restored(snapshot)
     return Finished(run, chosen.step, chosen.val_loss, session, model, rows, sealed)
 
 
-def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
-    """Its metrics, a step each. Raises TensorstepError where a line of them is damaged."""
+def metrics_of(run: RunDirectory) -> list[dict[str, Any]]:
+    """The metrics of a run, a step each. Raises TensorstepError where a line of them is damaged."""
     rows = []
     for number, line in enumerate(run.metrics.read_bytes().splitlines(), start=1):
         try:

@@ -66,7 +66,7 @@ def export(
         raise UsageError("--title holds control characters: leave them out")
     options = RunOptions.from_json(run.read_config()["run"])
     session = RunSession(options, tell)
-    prompt = session.first_words() if prompt is None else checked(prompt, session)
+    prompt = first_prompt(session) if prompt is None else checked(prompt, session)
     snapshot, state = load_checkpoint(chosen)
     facts = facts_of(session, snapshot, chosen, state)
     corpus = session.prepared.corpus.name
@@ -93,6 +93,14 @@ def checked(prompt: str, session: RunSession) -> str:
         raise UsageError("--prompt holds control characters: leave them out")
     session.generating(session.model(session.options.model), prompt, cache=False)
     return prompt
+
+
+def first_prompt(session: RunSession) -> str:
+    """What the texts begin with; nothing, where that is no prompt."""
+    try:
+        return checked(session.first_words(), session)
+    except UsageError:  # words that are not in the vocabulary, or line breaks
+        return ""
 
 
 def parameters_of(snapshot: Snapshot) -> dict[str, torch.Tensor]:

@@ -102,6 +102,28 @@ def test_texts_of_ones_own(kind: str, tmp_path: Path):
             session.prepared.streams["train"]
 
 
+@pytest.mark.parametrize(
+    ("text", "tokenizer"),
+    [("\n\x1b[31m red ball", "characters"), ("zebra yak " + "a ball " * 30, "words")],
+    ids=["controls", "unknown words"],
+)
+def test_a_text_that_begins_with_no_prompt(text: str, tokenizer: str, tmp_path: Path):
+    """It is opened on the empty one, and writes."""
+    path = tmp_path / "own.txt"
+    path.write_text(text)
+    given = {"model": "mlp", "corpus": str(path), "tokenizer": tokenizer, "min_freq": 2}
+    small = {"context": 4, "width": 8, "hidden": 8, "batch": 4}
+    options = RunOptions.by_protocol({**given, **small}, steps=1, device="cpu").check()
+    run = made(tmp_path / "run", options)
+    training = TrainingRun(run, options, Control(), RunSession(options))
+    training.begin()
+    assert training.go() == FINISHED
+    saved = saved_in(export(run, tmp_path / "out", None, None)["folder"])
+    assert saved is not None
+    assert saved.prompt == ""
+    drain(open_session(options_of(saved)).generation("mlp").states(1))
+
+
 def test_what_cannot_be_written_on_a_card(run: RunDirectory, tmp_path: Path):
     for title, prompt, why in (
         ("a\nb\x1b[31m", None, "--title holds control characters"),

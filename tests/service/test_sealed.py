@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +55,15 @@ def test_in_as_many_threads_as_are_asked_for(threads: int, tmp_path: Path):
     """Whatever the machine would take: sums depend on it in their last bits."""
     run = train(tmp_path / "mlp", PLAN.options("mlp", 5), "training", None, threads)
     assert load_checkpoint(checkpoints_in(run.checkpoints)[-1])[1]["threads"] == threads
+
+
+def test_damaged_metrics_are_told(run: RunDirectory, tmp_path: Path):
+    """Cut in a line, as a loss of power leaves them."""
+    copied = RunDirectory(shutil.copytree(run.path, tmp_path / "mlp"))
+    copied.metrics.write_bytes(copied.metrics.read_bytes()[:-20])
+    told = f"line 2 of {str(copied.metrics)!r} is damaged: delete the folder"
+    with pytest.raises(TensorstepError, match=re.escape(told)):
+        finished(copied, None)
 
 
 def test_a_choice_is_made_once(run: RunDirectory, tmp_path: Path):

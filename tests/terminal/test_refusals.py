@@ -22,6 +22,15 @@ def one_sentence(text: str) -> str:
     return text
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has /dev/full")
+@pytest.mark.parametrize("arguments", [("tokenize", "a ball"), ("states", "train", "--json")])
+def test_no_room_for_the_output(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "the output cannot be written (No space left on device)" in one_sentence(done.stderr)
+
+
 @pytest.mark.parametrize("size", [(60, 15), (79, 24), (80, 23)])
 def test_a_terminal_that_is_too_small(size: tuple[int, int]) -> None:
     with Terminal(size=size) as terminal:

@@ -36,6 +36,18 @@ def bar(full: int, glyphs=UNICODE) -> str:
     return glyphs.full * full + glyphs.rest * (20 - full)
 
 
+def test_where_there_is_no_room_the_bar_goes_first():
+    """And neither the count nor the time left."""
+    work = Work()
+    work.at(0, 0, 100)
+    work.clock.now += 10
+    whole = work.pace.line(Progress("reading", 50, 100), UNICODE, 80)
+    narrow = work.pace.line(Progress("reading", 50, 100), UNICODE, len(whole) - 1)
+    assert bar(10) in whole
+    assert narrow == "  ".join(whole.split("  ")[:1] + whole.split("  ")[2:])
+    assert narrow.endswith("left")
+
+
 def test_rate_and_time_left():
     work = Work()
     assert work.at(0, 0, 1000) == ["reading", bar(0), "0 of 1,000"]
