@@ -207,7 +207,12 @@ class CorpusScreen(ReadingScreen):
         if self.auditing:
             told = audit_lines(self.audit) if self.audit else ["counting ..."]
             plain = [shown(each, self.glyphs.ascii) for each in told]
-            return [part for each in plain for part in wrapped(each, width)]
+            fits = [cell_len(each) <= width for each in plain]  # wrapped, blanks at the left go
+            return [
+                part
+                for each, whole in zip(plain, fits, strict=True)
+                for part in ([line(each)] if whole else wrapped(each, width))
+            ]
         if self.story is None:
             return [line(("loading ...", DIM))]
         if self.reading:

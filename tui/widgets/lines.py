@@ -87,10 +87,7 @@ def line(*parts: tuple[str, Style] | str | Text) -> Text:
 
 
 def wrapped(text: str, width: int, style: Style = PLAIN, most: int | None = None) -> list[Text]:
-    """A text as lines of at most `width` cells, broken at spaces, or anywhere in a long word; one
-    that fits stays as it is."""
-    if cell_len(text) <= width:
-        return [line((text, style))][:most]
+    """A text as lines of at most `width` cells, broken at spaces, or anywhere in a long word."""
     lines: list[str] = []
     current = ""
     for word in text.split(" "):
